@@ -9,7 +9,7 @@ BENCHMARKS := loop reload reward data train gpt2 reward.reading scale scale.pred
 INTO_TRAINERS := $(PY) -m pip install -q --no-deps --no-compile --disable-pip-version-check --target .trainers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup trainers demo test nightly vllm check types units chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench gpu clean
+.PHONY: help setup trainers demo test nightly vllm check types units trainer-units chaos soak format proto commands dashboards viewer secrets lock digests sbom audit bench gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ help: ## list the targets
 setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter of a new .venv)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 
-trainers: .trainers/installed ## install the trainers of docs/bridges.md into .trainers, for their tests and the benchmarks
+trainers: .trainers/installed ## install the trainers of docs/bridges.md, W&B and trackio into .trainers, for tests and benchmarks
 
 .trainers/installed: requirements/trainers.txt bridges/pyproject.toml | setup
 	rm -rf .trainers
@@ -49,7 +49,7 @@ vllm: .vllm/installed ## run the inference service's tests with the vLLM of GPU 
 check: setup ## formatting, lint (Dockerfiles too), types, import rules, generated files, unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types units
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target types units trainer-units
 
 types: # of `make check`, beside the unit tests: mypy keeps one core busy
 	$(BIN)/mypy
@@ -57,8 +57,12 @@ types: # of `make check`, beside the unit tests: mypy keeps one core busy
 	$(BIN)/hadolint deploy/*/Dockerfile arena/Dockerfile services/*/Dockerfile services/*/*/Dockerfile
 	$(PY) scripts/proto.py --check
 
+# Every worker imports all the tests it might run. Those of the trainer import torch, so they have one process.
 units:
-	$(PY) -m pytest -q -n auto --dist worksteal --hypothesis-profile=quick tests/unit
+	$(PY) -m pytest -q -n auto --dist worksteal --hypothesis-profile=quick --ignore=tests/unit/trainer tests/unit
+
+trainer-units:
+	$(PY) -m pytest -q --hypothesis-profile=quick tests/unit/trainer
 
 chaos: setup ## every fault on a run of real processes, pauses of a minute (SEED=N repeats a case)
 	$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED))

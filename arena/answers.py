@@ -28,6 +28,7 @@ class Answer:
         line: the verdict on a `P:` line as a whole; None for other answers.
         candidates: the moves that the text names, in order, with repetitions.
         wins: the win probability after each distinct legal candidate. Empty unless it was asked for.
+        calls: calls of tools before the answer, of a player that may call some.
     """
 
     text: str
@@ -36,6 +37,7 @@ class Answer:
     line: Verdict | None = None
     candidates: tuple[Candidate, ...] = ()
     wins: Mapping[str, float] = field(default_factory=dict)
+    calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

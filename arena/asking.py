@@ -17,6 +17,7 @@ import chess
 
 from arena.answer_store import AnswerStore, key_of
 from arena.answers import Answer, Answers, answer_from_json
+from arena.players.dialogue import ToolAnswer, ToolsPlayer
 from arena.players.model import ModelPlayer
 from arena.players.player import Player
 from rookery.candidates import candidates_of, distinct
@@ -25,7 +26,10 @@ from rookery.engines.player import Reply
 from rookery.errors import RookeryError, WireError
 from rookery.prompt import GAME_TASK, LINES, POLICY_TASK, STATE_TASK, render, task_of
 from rookery.rookworld import read_policy_answer
-from rookery.trace import Message, Outcome, Position, Verdict
+from rookery.trace import Message, Outcome, Position, Prompt, Verdict
+
+TERMS = ("seed", "temperature")
+"""The settings that the record of an answer names if the question depends on them."""
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -81,6 +85,16 @@ class Variant:
     """A sentence about the position, which the question ends with."""
 
 
+def prompt_of(position: Position, variant: Variant, *, style: str) -> Prompt:
+    """The question, without the beginning of its answer."""
+    prompt = render(position, style=style)
+    if variant.remark is None:
+        return prompt
+    *before, last = prompt.messages
+    text = f"{last.content}\n{variant.remark(position)}"
+    return replace(prompt, messages=(*before, replace(last, content=text)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Text:
     """What a player wrote."""
@@ -88,6 +102,7 @@ class _Text:
     text: str
     tokens: int = 0
     truncated: bool = False
+    calls: int | None = None
 
 
 @dataclass(slots=True)
@@ -119,6 +134,7 @@ class Asker:
         temperature: that of the sampled answers.
         answered: called after each question.
         records: the records of all questions, by player and by the hash of the question.
+        section: what the records of new answers name as theirs.
     """
 
     store: AnswerStore
@@ -130,6 +146,7 @@ class Asker:
     answered: Callable[[], None] = field(default=lambda: None)
     budget: Budget = field(default_factory=Budget)
     records: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    section: str = ""
 
     async def positions(
         self, player: Player, positions: Sequence[Position], variant: Variant
@@ -180,16 +197,26 @@ class Asker:
         if record is None:
             self.budget.check(self.store)
             started = time.monotonic()
-            record = {"player": player.name, "question": name, **await ask()}
+            terms = {term: question[term] for term in TERMS if term in question}
+            record = {
+                "player": player.name,
+                "question": name,
+                **terms,
+                "section": self.section,
+                **await ask(),
+            }
             record = self.store.add(key, {**record, "seconds": round(time.monotonic() - started, 3)})
         self.records.setdefault(player.name, {})[key_of(question)] = record
         return record
 
     async def continues(self, player: Player) -> bool:
-        """Whether the player can continue the beginning of an answer. Of models, only those on vLLM can. The
-        store keeps what a server said, because the server may be gone later."""
+        """Whether the player can continue the beginning of an answer. Of models, only those on vLLM can, and
+        those that answer in a dialogue cannot. The store keeps what a server said, because the server may be
+        gone later."""
         if not isinstance(player, ModelPlayer):
             return True
+        if isinstance(player, ToolsPlayer):
+            return False
 
         async def ask() -> dict[str, Any]:
             return {"vllm": await player.client.tells_tokens()}
@@ -223,19 +250,21 @@ class Asker:
             replies = [await player.play(board.copy(), seed=seed + i) for i in range(variant.samples + 1)]
             texts = [_Text(f"\\boxed{{{reply.move}}}") for reply in replies]
             return position.fen, await self._judge(position, position.fen, texts, variant)
-        prompt = render(position, style=variant.style)
-        if variant.remark:
-            *before, last = prompt.messages
-            text = f"{last.content}\n{variant.remark(position)}"
-            prompt = replace(prompt, messages=(*before, replace(last, content=text)))
+        prompt = prompt_of(position, variant, style=variant.style)
         beginning = (Message("assistant", variant.begin),) if variant.begin else ()
         request = replace(prompt, messages=(*prompt.messages, *beginning))
-        completions = await player.at(0.0).complete(request, count=1, seed=seed)
+        completions = await player.at(0.0).ask(request, count=1, seed=seed)
         if variant.samples:
-            completions += await player.at(self.temperature).complete(
-                request, count=variant.samples, seed=seed
+            completions += await player.at(self.temperature).ask(request, count=variant.samples, seed=seed)
+        texts = [
+            _Text(
+                variant.begin + c.text,
+                len(c.token_ids),
+                c.truncated,
+                calls=c.calls if isinstance(c, ToolAnswer) else None,
             )
-        texts = [_Text(variant.begin + c.text, len(c.token_ids), c.truncated) for c in completions]
+            for c in completions
+        ]
         return prompt.fen, await self._judge(position, prompt.fen, texts, variant)
 
     async def _judge(
@@ -247,12 +276,9 @@ class Asker:
         candidates = [candidates_of(text.text, board) for text in texts]
         legal = {move.uci() for move in board.legal_moves} if variant.ranks else set()
         ranked = [move for move in distinct(candidates[0]) if move in legal]
-        if task == STATE_TASK:
-            move_items = [
-                ScoreItem(fen, t.text, task=task, truncated=t.truncated, move=position.move) for t in texts
-            ]
-        elif task == GAME_TASK:
-            move_items = [ScoreItem(fen, t.text, task=task, truncated=t.truncated) for t in texts]
+        if task in (STATE_TASK, GAME_TASK):
+            move = position.move if task == STATE_TASK else ""
+            move_items = [ScoreItem(fen, t.text, task=task, truncated=t.truncated, move=move) for t in texts]
         else:
             move_items = [ScoreItem(fen, _move_in(t.text), truncated=t.truncated) for t in texts]
         lines = texts if task == POLICY_TASK else ()
@@ -275,6 +301,7 @@ class Asker:
                 line=line_verdicts[i] if line_verdicts else None,
                 candidates=tuple(candidates[i]),
                 wins=wins if i == 0 else {},
+                calls=text.calls,
             )
             for i, text in enumerate(texts)
         ]

@@ -92,7 +92,7 @@ def passes(quantity: Callable[[Answer], bool], k: int) -> Measure:
         drawn = sampled(answers)
         return pass_at(min(k, len(drawn)), of=len(drawn), right=sum(map(quantity, drawn)))
 
-    return lambda side: Ratio.of([passed(answers) for answers in side], [1] * len(side))
+    return lambda side: Ratio.of([passed(answers) for answers in side])
 
 
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:

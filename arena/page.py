@@ -24,11 +24,12 @@ from rookery.prompt import mirrored_move
 EXAMPLES = 8
 
 _BEST = "#1d7a46cc"
-_PLAYERS = ("#8a919ccc", "#2563a8cc", "#b36a1fcc", "#7a3fa8cc")
+_PLAYERS = ("#8a919c", "#3b82d6", "#c9771f", "#9a5fd0", "#1496a8", "#d0508a", "#7d8a2e", "#b5524a")
+"""The colours of players, in plots and arrows, which light and dark pages can have."""
 _NOTE = (
     "Taken at even distances from the positions in the order asked, not chosen by result. Arrows: green the "
-    "engine's best move, then the greedy move of each player, the first one's in grey. Underlined in the "
-    "answers: claims about the board, green if they are true, red if they are false."
+    "engine's best move, and the greedy move of each player in its colour. Underlined in the answers: claims "
+    "about the board, green if they are true, red if they are false."
 )
 
 
@@ -41,8 +42,8 @@ def render_examples(sides: Mapping[str, Sequence[Answers]]) -> str:
         for index in range(count)
     ]
     return (
-        f'<h2>Examples</h2><p class="soft">{_NOTE}</p>{cards[0]}<details><summary>{count - 1} more</summary>'
-        f"{''.join(cards[1:])}</details>"
+        f'<h2 id="examples">Examples</h2><p class="soft">{_NOTE}</p>{cards[0]}'
+        f"<details><summary>{count - 1} more</summary>{''.join(cards[1:])}</details>"
     )
 
 
@@ -105,7 +106,7 @@ def _picture(board: chess.Board, sides: Mapping[str, Answers], best: chess.Move 
     for place, side in enumerate(sides.values()):
         if side.greedy.verdict.move:
             move = _on(board, side, side.greedy.verdict.move.uci)
-            colour = _PLAYERS[place % len(_PLAYERS)]
+            colour = f"{_colour(place)}cc"
             arrows.append(chess.svg.Arrow(move.from_square, move.to_square, color=colour))
     svg = chess.svg.board(board, arrows=arrows, orientation=board.turn, size=250)
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
@@ -117,13 +118,23 @@ _SETTINGS = (
 )  # fmt: skip
 """The fields of report.json that the page shows at its end."""
 
-_WHISKERS_PX = 140
+_WHISKERS_PX, _WHISKER_PX = 140, 11
+"""The width of a plot, and the height of each player in it."""
 _INTRODUCTION = (
-    "Brackets are 95% intervals. Plots have those of the players downwards, the first one's in grey. A "
-    "second line is the difference from the first player, paired on the same questions: green if it is "
-    "better, red if it is worse, grey if it may be chance. Of twenty comparisons of equal players, one is "
-    "green or red by chance. Grey columns are references."
+    "Brackets are 95% intervals. Plots show those of the players, each in its colour, from the first one "
+    "downwards; the dotted line is where the first one is. A second line is the difference from the first "
+    "player, paired on the same questions: green if it is better, red if it is worse, grey if it may be "
+    "chance. Of twenty comparisons of equal players, one is green or red by chance. Grey columns are "
+    "references."
 )
+
+
+def _colour(place: int) -> str:
+    return _PLAYERS[place % len(_PLAYERS)]
+
+
+def _swatch(place: int) -> str:
+    return f'<span class="swatch" style="background:{_colour(place)}"></span>'
 
 
 def render_page(
@@ -135,19 +146,24 @@ def render_page(
     """The page of an evaluation. `answers` are those to the positions, by player and reference; some are
     shown. `report` is the content of report.json, `curves` has PNGs by theme."""
     players = list(report["players"])
-    parts = [
-        f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>'
-        + "".join(_table(table, players) for table in section.tables)
-        for section in sections
-    ]
+    parts = [_section(section, players, place) for place, section in enumerate(sections)]
     if curves:
-        parts.append(f'<h2>Learning curve</h2><div class="card">{_curve(curves)}</div>')
+        parts.append(f'<h2 id="curve">Learning curve</h2><div class="card">{_curve(curves)}</div>')
     if answers:
         parts.append(render_examples({name: answers[name] for name in players}))
     return Template(files(__package__).joinpath("page.html").read_text()).substitute(
-        title=escape(" and ".join(players)),
+        title=escape(
+            " and ".join(players if len(players) < 3 else [players[0], f"{len(players) - 1} others"])
+        ),
         introduction=_INTRODUCTION,
-        summary="".join(f"<li>{escape(line)}</li>" for line in report["summary"]),
+        summary=_summary(report["summary"], players),
+        legend="".join(
+            f"<li>{_swatch(place)}{escape(name)}{', which the others are compared with' * (not place)}</li>"
+            for place, name in enumerate(players)
+        ),
+        contents=" ".join(
+            f'<a href="#part-{place}">{escape(section.title)}</a>' for place, section in enumerate(sections)
+        ),
         parts="\n".join(parts),
         settings="".join(
             f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
@@ -187,16 +203,46 @@ def _cell_text(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", " ".join(text.split()))
 
 
+def _summary(lines: Sequence[str], players: Sequence[str]) -> str:
+    """The summary as a list. With more than two players, in what each is better is folded below who is."""
+    items = [f"<li>{_coloured(line)}</li>" for line in lines]
+    if len(players) < 3:
+        return f'<ul class="summary">{"".join(items)}</ul>'
+    first, each, others = items[:1], items[1 : len(players)], items[len(players) :]
+    return (
+        f'<ul class="summary">{"".join([*first, *others])}</ul><details><summary>In what, and by how much'
+        f'</summary><ul class="summary">{"".join(each)}</ul></details>'
+    )
+
+
+def _coloured(line: str) -> str:
+    """A line of the summary, whose `better in` and `worse in` have their colours."""
+    return re.sub(r"\b(better|worse) in\b", r'<strong class="\1">\1</strong> in', escape(line))
+
+
+def _section(section: Section, players: Sequence[str], place: int) -> str:
+    """A section with its first table; the others can be unfolded."""
+    first, *others = (_table(table, players) for table in section.tables) if section.tables else ("",)
+    titles = ", ".join(table.title for table in section.tables[1:])
+    folded = f"<details><summary>{escape(titles)}</summary>{''.join(others)}</details>" if others else ""
+    return (
+        f'<h2 id="part-{place}">{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>'
+        f"{first}{folded}"
+    )
+
+
 def _table(table: Table, players: Sequence[str]) -> str:
-    """A table with a column for each player, then for each reference."""
+    """A table with a plot of the players, a column for each of them, then one for each reference."""
     unsorted = dict.fromkeys(name for row in table.rows for name in row.cells)
     names = sorted(unsorted, key=lambda name: name not in players)
-    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+    heads = "".join(
+        f"<th>{_swatch(players.index(name)) if name in players else ''}{escape(name)}</th>" for name in names
+    )
     rows = "".join(_row(row, names, players) for row in table.rows)
     note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
     return (
         f'<h3>{escape(table.title)}</h3>{note}<div class="card"><table>'
-        f"<thead><tr><th></th>{heads}<th></th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<thead><tr><th></th><th></th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -207,8 +253,9 @@ def _row(row: Row, names: Sequence[str], players: Sequence[str]) -> str:
         f"<td{'' if name in players else ' class=soft'}>{_cell(metric, row.cells.get(name))}</td>"
         for name in names
     )
-    whiskers = _whiskers([row.cells[name].estimate for name in players if name in row.cells])
-    return f'<tr><td class="name">{escape(metric.title)}{small}</td>{cells}<td>{whiskers}</td></tr>'
+    estimates = {name: row.cells[name].estimate for name in players if name in row.cells}
+    whiskers = _whiskers(metric, estimates, players)
+    return f'<tr><td class="name">{escape(metric.title)}{small}</td><td>{whiskers}</td>{cells}</tr>'
 
 
 def _cell(metric: Metric, cell: Cell | None) -> str:
@@ -221,27 +268,31 @@ def _cell(metric: Metric, cell: Cell | None) -> str:
     return f'{text}<br><span class="ci {kind}">{words}</span>'
 
 
-def _whiskers(estimates: Sequence[Estimate]) -> str:
+def _whiskers(metric: Metric, estimates: Mapping[str, Estimate], players: Sequence[str]) -> str:
     """An SVG of the intervals on one axis, the first player's on top; empty if there are fewer than two."""
     drawn = [
-        (place, e.mean, e.ci95)
-        for place, e in enumerate(estimates)
+        (name, e.mean, e.ci95)
+        for name, e in estimates.items()
         if e.mean is not None and e.ci95 and all(map(math.isfinite, e.ci95))
     ]
     if len(drawn) < 2:
         return ""
     low = min(ci[0] for _, _, ci in drawn)
     span = max(ci[1] for _, _, ci in drawn) - low or 1.0
+    height = _WHISKER_PX * len(drawn) + 6
     marks = []
-    for place, mean, ci in drawn:
+    for line, (name, mean, ci) in enumerate(drawn):
         x0, x, x1 = (6 + (_WHISKERS_PX - 12) * (value - low) / span for value in (ci[0], mean, ci[1]))
-        y = 9 + 14 * place
+        y, colour = 3 + _WHISKER_PX * (line + 0.5), _colour(players.index(name))
+        if name == players[0]:
+            marks.append(f'<line class="first" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>')
+        label = escape(f"{name}: {figure(metric, mean)} {interval(metric, estimates[name])}")
         marks.append(
-            f'<g class="{"before" if place == 0 else "after"}" stroke="currentColor" fill="currentColor">'
+            f'<g stroke="{colour}" fill="{colour}"><title>{label}</title>'
             f'<line x1="{x0:.1f}" x2="{x1:.1f}" y1="{y}" y2="{y}" stroke-width="2" stroke-linecap="round"/>'
             f'<circle cx="{x:.1f}" cy="{y}" r="3.4"/></g>'
         )
-    size = f'width="{_WHISKERS_PX}" height="{14 * len(estimates) + 4}"'
+    size = f'width="{_WHISKERS_PX}" height="{height}"'
     return f'<svg {size} role="img" aria-label="intervals">{"".join(marks)}</svg>'
 
 

@@ -18,9 +18,7 @@ BEST, RANDOM = "engine's best", "random legal move"
 """The names of the references."""
 
 
-def piece_table(
-    sides: Mapping[str, Sequence[Answers]], best: Sequence[Answers], *, players: Sequence[str], seed: int
-) -> Table:
+def piece_table(sides: Mapping[str, Sequence[Answers]], best: Sequence[Answers], *, seed: int) -> Table:
     """The shares of each piece among legal moves, by player, with the distances from the references. `best`
     has the engine's best moves. The shares of a random move are exact, not sampled."""
     drawn = {name: _shares_of_answers(side, sampled) for name, side in sides.items()}
@@ -93,4 +91,4 @@ def _shares_of_legal_moves(side: Sequence[Answers]) -> dict[int, Ratio]:
     boards = [chess.Board(answers.fen) for answers in side]
     moved = [[board.piece_type_at(move.from_square) for move in board.legal_moves] for board in boards]
     shares = {p: [row.count(p) / len(row) for row in moved] for p in chess.PIECE_TYPES}
-    return {piece: Ratio.of(values, [1] * len(values)) for piece, values in shares.items()}
+    return {piece: Ratio.of(values) for piece, values in shares.items()}

@@ -7,7 +7,6 @@ import hashlib
 import importlib.metadata
 import json
 import logging
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from arena.tables import Section, section_json, summary
 from rookery import __version__
 from rookery.config.arena import CurveSettings, EvaluateSettings
 from rookery.errors import InvalidInput, NotFound
+from rookery.files import replace_file
 from rookery.plots.picture import Theme, overview
 from rookery.plots.steps import METRICS_FILE, read_metrics, strength_steps
 from rookery.prompt import render
@@ -139,16 +139,6 @@ def write(evaluation: EvaluationResult, folder: Path) -> dict[str, Any]:
     replace_file(folder / MARKDOWN_FILE, markdown(evaluation.sections, report).encode())
     replace_file(folder / REPORT_FILE, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
     return report
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Replaces the file atomically: writes `content` to a temporary file beside `path`, then renames it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def learning_curve(folder: Path, *, theme: Theme = "light", random_regret: float | None = None) -> bytes:

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 
 from arena.answer_store import ANSWERS_FILE, AnswerStore, open_answers, tokens_of
-from arena.asking import Asker, BestMover, Budget, reward_version_of, style_of
+from arena.asking import TERMS, Asker, BestMover, Budget, reward_version_of, style_of
 from arena.pieces import BEST, RANDOM
 from arena.players.model import GUESS, GuessingPlayer, ModelPlayer
 from arena.players.player import Player, RandomPlayer
@@ -191,11 +191,14 @@ def _plan(
     table = RichTable(
         "", *columns, title="The questions of this evaluation", box=SIMPLE_HEAD, title_justify="left"
     )
+    terms = {name: getattr(settings, name) for name in TERMS}
     for player in players:
         names = Counter(chain.from_iterable(source.names(player) for source in sources))
         questions, records = names.total(), []
-        for record in store.of(player.name):  # a folder may have the answers of other sections, too
-            if names[name := record.get("question", "")]:
+        # A folder may have the answers of other sections, seeds and temperatures, too.
+        for record in store.of(player.name):
+            same = all(record.get(name, value) == value for name, value in terms.items())
+            if same and names[name := record.get("question", "")]:
                 names[name] -= 1
                 records.append(record)
         left = questions - len(records)
@@ -222,7 +225,7 @@ async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress
     references += [GuessingPlayer(**{**vars(p), "name": GUESS, "source": GUESS}) for p in lines[:1]]
     for player in [*players, *(references if isinstance(source, Positions | Brittleness) else [])]:
         bar = progress.add_task(f"{source.name}: {player.name}", total=len(source.names(player)))
-        asker.answered = partial(progress.advance, bar)
+        asker.answered, asker.section = partial(progress.advance, bar), source.name
         answers[player.name] = await source.ask(asker, player)
     return answers
 
@@ -245,7 +248,7 @@ def _section_list(
                 )
             )
     if "matches" in settings.asks:
-        sections += match_sections(settings.out)
+        sections += match_sections(settings.out, {player.name: player.describe() for player in players})
     if "contamination" in settings.asks:
         sections += contamination_sections(settings.out)
     return [section for section in sections if section.tables]

@@ -49,8 +49,15 @@ class Ratio:
     counts: Floats
 
     @classmethod
-    def of(cls, sums: Sequence[float], counts: Sequence[float]) -> "Ratio":
+    def of(cls, sums: Sequence[float], counts: Sequence[float] | None = None) -> "Ratio":
+        """Without `counts`, every position has one answer."""
+        counts = [1] * len(sums) if counts is None else counts
         return cls(np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64))
+
+    @classmethod
+    def of_values(cls, values: Sequence[float | None]) -> "Ratio":
+        """One answer to each position, which does not count where its value is None."""
+        return cls.of([value or 0.0 for value in values], [value is not None for value in values])
 
     @property
     def mean(self) -> float | None:

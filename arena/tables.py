@@ -167,10 +167,11 @@ AGAINST = "against/"
 def summary(sections: Sequence[Section], *, players: Sequence[str]) -> list[str]:
     """A line for each player but the first: in what it is surely better or worse than the first, and by how
     much. Then for each player what surely changes if it is asked otherwise, and a line for each pair that has
-    played."""
+    played. With more than two players, the first line says which are better."""
     ours = [section for section in sections if section.tables and not section.name.startswith(AGAINST)]
     first = [(section, row) for section in ours for row in section.tables[0].rows]
     lines = []
+    judged: dict[str, list[str]] = {}
     for name in players[1:]:
         words: dict[str, list[str]] = {"better": [], "worse": [], "unclear": []}
         for section, row in first:
@@ -179,8 +180,14 @@ def summary(sections: Sequence[Section], *, players: Sequence[str]) -> list[str]
                 text = f"{section.title}: {metric.title} {change(metric, cell.difference)}"
                 words[judgement(metric, cell.difference)].append(text)
         parts = [f"{kind} in {'; '.join(words[kind])}" for kind in ("better", "worse") if words[kind]]
+        sure = " and ".join(kind for kind in ("better", "worse") if words[kind]) or "no sure difference"
+        judged.setdefault(sure, []).append(name)
         parts += [f"{len(words['unclear'])} other differences may be chance"] * bool(words["unclear"])
         lines.append(f"{name} against {players[0]}: {'. '.join(parts) or 'nothing compares them'}.")
+    if len(players) > 2:
+        order = ("better", "better and worse", "no sure difference", "worse")
+        said = "; ".join(f"{sure}: {', '.join(judged[sure])}" for sure in order if sure in judged)
+        lines.insert(0, f"Against {players[0]}, by 95% intervals: {said}.")
     for name in players:
         changes = [
             f"{row.metric.title} {change(row.metric, cell.estimate)}"
@@ -189,9 +196,14 @@ def summary(sections: Sequence[Section], *, players: Sequence[str]) -> list[str]
             and judgement(row.metric, cell.estimate) != "unclear"
         ]  # fmt: skip
         lines += [f"{name}, asked otherwise: {'; '.join(changes)}."] if changes else []
-    for row in (row for section in ours for table in section.tables for row in table.rows):
+    rows = [(section.title, row) for section in ours for table in section.tables for row in table.rows]
+    for title, row in rows:
         if row.metric.name == "elo":
-            lines += [f"{pair}: Elo {change(row.metric, cell.estimate)}." for pair, cell in row.cells.items()]
+            lines += [
+                f"{title}: {pair}: Elo {change(row.metric, cell.estimate)}."
+                for pair, cell in row.cells.items()
+                if cell.estimate.ci95
+            ]
     return lines
 
 

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from arena.report import replace_file
 from arena.version_evaluator import VersionEvaluator
 from rookery.clients import InferenceClient
 from rookery.config.arena import WatchSettings
 from rookery.errors import NotFound, RookeryError, SetupError, Unavailable
+from rookery.files import replace_file
 from rookery.logs import configure
 from rookery.metrics import EVALUATED_VERSION, EVALUATION, EVALUATION_S
 from rookery.mlflow_run import ID_FILE, connect, log_metrics

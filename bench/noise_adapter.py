@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save
 
 from rookery.trace import Adapter, PolicyVersion
 
@@ -32,7 +32,7 @@ def write_adapter(
     tensors = _tensors(
         json.loads((model / "config.json").read_text()), rank, scale, np.random.default_rng(version)
     )
-    weights = _safetensors(tensors)
+    weights = save(tensors)
     (folder / "adapter_model.safetensors").write_bytes(weights)
     lora = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": 2 * rank}
     lora |= {"target_modules": list(MODULES), "bias": "none", "base_model_name_or_path": model.name}
@@ -41,9 +41,7 @@ def write_adapter(
     return Adapter(PolicyVersion(version, sha256), str(folder.resolve()), model.name)
 
 
-def _tensors(
-    config: Mapping[str, Any], rank: int, scale: float, rng: np.random.Generator
-) -> dict[str, tuple[tuple[int, int], bytes]]:
+def _tensors(config: Mapping[str, Any], rank: int, scale: float, rng: np.random.Generator) -> dict[str, Any]:
     tensors = {}
     for layer in range(config["num_hidden_layers"]):
         for module, (inputs, outputs) in _shapes(config).items():
@@ -53,8 +51,8 @@ def _tensors(
                 ("lora_A", (rank, inputs), inputs**-0.5),
                 ("lora_B", (outputs, rank), scale),
             ):
-                values = deviation * rng.standard_normal(shape, dtype=np.float32)
-                tensors[f"{name}.{kind}.weight"] = (shape, values.astype("<f4").tobytes())
+                values = rng.standard_normal(shape, dtype=np.float32)
+                tensors[f"{name}.{kind}.weight"] = deviation * values
     return tensors
 
 
@@ -66,13 +64,3 @@ def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     outputs = (queries, keys, keys, hidden, inner, inner, hidden)
     inputs = (hidden, hidden, hidden, queries, hidden, hidden, inner)
     return dict(zip(MODULES, zip(inputs, outputs, strict=True), strict=True))
-
-
-def _safetensors(tensors: Mapping[str, tuple[tuple[int, int], bytes]]) -> bytes:
-    header, data = dict[str, Any](), b""
-    for name, (shape, raw) in tensors.items():
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    return struct.pack("<Q", len(encoded)) + encoded + data

@@ -150,33 +150,24 @@ move_concept = of_topic("moves", about_moves=True)
 
 def when(test: Callable[[Any], object]) -> Callable[[Any], Iterator[Values]]:
     """A detector of what has no slots: it yields once if `test` holds."""
-    return partial(_values_if, test)
-
-
-def _values_if(test: Callable[[Any], object], place: Any) -> Iterator[Values]:
-    if test(place):
-        yield {}
+    return lambda place: iter([{}] if test(place) else ())
 
 
 def of_moved(truth: Truth, slot: str) -> Truth:
     """The truth of what a move does: `truth` after it, of the piece that has moved in `slot`."""
-    return partial(_is_of_moved, truth, slot)
-
-
-def _is_of_moved(truth: Truth, slot: str, context: Any, **slots: Any) -> bool | None:
-    return truth(context, **{slot: context.to}, **slots)
+    return lambda context, **slots: truth(context, **{slot: context.to}, **slots)
 
 
 def every(truth: Callable[[chess.Board, int], object]) -> Truth:
     """The truth of a concept about squares or files: `truth` holds of each, and each is of the side named."""
-    return partial(_all_are, truth)
 
+    def all_are(context: Any, **slots: Any) -> bool:
+        side = slots.pop("side", None)
+        places = [n for value in slots.values() for n in (value if isinstance(value, Iterable) else [value])]
+        right = side is None or all(context.board.color_at(square) == side for square in places)
+        return bool(places) and right and all(truth(context.board, n) for n in places)
 
-def _all_are(truth: Callable[[chess.Board, int], object], context: Any, **slots: Any) -> bool:
-    side = slots.pop("side", None)
-    places = [n for value in slots.values() for n in (value if isinstance(value, Iterable) else [value])]
-    right = side is None or all(context.board.color_at(square) == side for square in places)
-    return bool(places) and right and all(truth(context.board, n) for n in places)
+    return all_are
 
 
 def position_findings(board: chess.Board) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -44,7 +45,10 @@ def read(position: str | Study, text: str, *, about: chess.Move | None = None) -
     root = sound_board(study.fen)
     chosen = _chosen(root, text)
     sentences: list[Sentence] = []
-    parser = Parser(_grammar(), _subject(root, about) if about else None)
+    parser = Parser(_grammar())
+    if about:  # owned by the side that makes it
+        uci = about.uci()
+        parser.about = Token("m", uci, owner=chess.COLOR_NAMES[root.turn], moves=(uci,))
     goals: set[str] = set()
     for start, end in _paragraphs(text):
         context = Context(study, root, chosen, goals=goals)
@@ -54,11 +58,6 @@ def read(position: str | Study, text: str, *, about: chess.Move | None = None) -
     return Reading(tuple(sentences))
 
 
-def _subject(board: chess.Board, move: chess.Move) -> Token:
-    """The move as what a sentence is about, owned by the side that makes it."""
-    return Token("m", move.uci(), owner=chess.COLOR_NAMES[board.turn], moves=(move.uci(),))
-
-
 @cache
 def _grammar() -> Grammar:
     return Grammar.of(CONCEPTS.values())
@@ -66,13 +65,10 @@ def _grammar() -> Grammar:
 
 def _chosen(board: chess.Board, text: str) -> chess.Move | None:
     boxes = _BOX.findall(text)
-    try:
-        return board.parse_san(boxes[-1].strip()) if boxes else None
-    except ValueError:
-        try:
-            return board.parse_uci(boxes[-1].strip())
-        except ValueError:
-            return None
+    for parse in (board.parse_san, board.parse_uci) if boxes else ():
+        with suppress(ValueError):
+            return parse(boxes[-1].strip())
+    return None
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,8 @@
 """`python -m launcher`: the `rookery` command, for when it is not on the PATH."""
 
-from rookery.command_line import main_of
+import sys
 
-main = main_of("", __name__)
+from launcher.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

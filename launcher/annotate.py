@@ -8,7 +8,8 @@ read and find true.
 import asyncio
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ import chess.engine
 import chess.pgn
 from pydantic import Field, PositiveInt
 from pydantic_settings import CliPositionalArg
+from rich.progress import Progress
 
 from commentary import Score, Study, move_statements, read
 from rookery.engines import EnginePool, find_engine
@@ -25,6 +27,7 @@ from rookery.games import SCORES
 from rookery.masking import printable
 from rookery.pgn.reader import PgnGame, read_games
 from rookery.settings import Settings
+from rookery.terminal import SafeConsole
 from rookery.uci import Line, Query
 
 _MARKS = (
@@ -46,7 +49,8 @@ _DEADLINE_S = 60.0
 class AnnotateSettings(Settings, env_prefix="ANNOTATE_"):
     """Comment the games of a PGN file: marks, better lines and what speaks for each move, as a PGN on stdout.
 
-    Comments and side lines of the file are left out, and what cannot be read is named on stderr.
+    Comments and side lines of the file are left out, and what cannot be read is named on stderr. On a
+    terminal, stderr shows the progress.
 
     Examples:
       rookery annotate game.pgn > annotated.pgn
@@ -92,7 +96,13 @@ async def _annotate(data: bytes, settings: AnnotateSettings) -> int:
             count += 1
             for fault in game.faults:
                 sys.stderr.write(printable(f"game {count}: not all of it was read: {fault}\n"))
-            annotated = await _game(game, pool, settings, random.Random(f"{settings.seed}:{count}"))
+            rng = random.Random(f"{settings.seed}:{count}")
+            # On stderr, and gone before the game is written, which may go to the same terminal.
+            with Progress(
+                console=SafeConsole(stderr=True), transient=True, redirect_stdout=False
+            ) as progress:
+                bar = progress.add_task(f"game {count}, moves", total=len(game.moves))
+                annotated = await _game(game, pool, settings, rng, partial(progress.advance, bar))
             sys.stdout.write(f"{annotated}\n\n")
     finally:
         await pool.close()
@@ -102,9 +112,13 @@ async def _annotate(data: bytes, settings: AnnotateSettings) -> int:
 
 
 async def _game(
-    game: PgnGame, pool: EnginePool, settings: AnnotateSettings, rng: random.Random
+    game: PgnGame,
+    pool: EnginePool,
+    settings: AnnotateSettings,
+    rng: random.Random,
+    on_move: Callable[[], None],
 ) -> chess.pgn.Game:
-    """The game with marks, comments and side lines."""
+    """The game with marks, comments and side lines. `on_move` is called after each move."""
     board = game.board.root()
     annotated = chess.pgn.Game.without_tag_roster()
     annotated.setup(board)
@@ -124,6 +138,7 @@ async def _game(
         before, node = node, node.add_variation(move)
         _comment(node, before, (best, played), settings=settings, rng=rng)
         board.push(move)
+        on_move()
     return annotated
 
 

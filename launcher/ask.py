@@ -15,10 +15,11 @@ from rookery.clients import InferenceClient
 from rookery.devices import Device
 from rookery.errors import SetupError
 from rookery.fen import read_fen
+from rookery.games import position_of
 from rookery.prompt import render, task_of
 from rookery.remote import PathOrUrl
 from rookery.terminal import SafeConsole
-from rookery.trace import Phase, Position, Sampling
+from rookery.trace import Sampling
 
 DEFAULT_MODEL = "models/rook-small-rl"
 
@@ -56,7 +57,7 @@ def ask(settings: AskSettings) -> int:
     if settings.model and settings.run:
         raise SetupError(f"--model {settings.model} and --run {settings.run}: choose one")
     spec = f"run:{settings.run}" if settings.run else f"model:{settings.model or DEFAULT_MODEL}"
-    position = Position("ask", board.fen(), board.ply(), Phase.MIDDLEGAME, "")
+    position = position_of(board)
     with serve([spec], device=settings.device) as (served,):
         url, model, options = read_endpoint(served)
         style = options.get("style", "")

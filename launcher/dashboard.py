@@ -3,11 +3,12 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Self
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -35,15 +36,27 @@ LEARNING = {
     "box_rate": "boxed answers",
     "loss": "loss",
     "grad_norm": "gradient norm",
-    "entropy": "entropy, nats a token",
-    "zero_variance_share": "groups of equal rewards",
+    "entropy": "entropy, nats",
+    "zero_variance_share": "equal rewards",
     "identical_answers": "identical answers",
     "distinct_candidates": "distinct candidates",
-    "piece_distance": "pieces: distance from engine",
+    "piece_distance": "distance of pieces",
     "step_s": "seconds a step",
-    "rollout_wait_s": "waited for groups, s",
+    "rollout_wait_s": "waited, seconds",
 }
 """Statistics shown in the learning table, if the trainer's records have them, with their titles."""
+
+WIDE, TALL = 120, 50
+"""Columns and lines of a terminal that has room for all figures. With less, only the main ones are shown."""
+
+NARROW = 60
+"""With fewer columns, tables are below each other."""
+
+MAIN = {
+    *("reward", "perfect_p", "perfect_a", "legal_rate", "loss", "entropy", "step_s", "rollout_wait_s"),
+    *("legal_rate_greedy", "regret_legal_greedy", "elo"),
+}
+"""The main figures of learning and of strength."""
 
 LINE_EVERY_S = 5.0
 """Minimum seconds between two step lines of the plain display."""
@@ -52,10 +65,10 @@ STRENGTH = {
     "legal_rate_greedy": "legal moves",
     "action_accuracy_greedy": "best moves",
     "regret_legal_greedy": "regret",
-    "regret_legal_random": "regret of a random move",
-    "piece_distance": "pieces: distance from engine",
+    "regret_legal_random": "regret, random move",
+    "piece_distance": "distance of pieces",
     "distinct_candidates": "distinct candidates",
-    "elo": "Elo above opponent",
+    "elo": "Elo lead",
 }
 """Figures of evaluated versions that are shown, with their titles. Answers are greedy."""
 
@@ -65,44 +78,89 @@ _PERCENT = (
 )  # fmt: skip
 
 
-def services(members: Iterable[Member]) -> Table:
-    """The services with their state, how long they have been in it, and a note."""
-    table = _table("service", "state", "for", "restarts", "note", right=("for", "restarts"))
+@dataclass(frozen=True, slots=True)
+class ServiceRow:
+    """A service: its state, and where this is known, since when, and how often it was restarted."""
+
+    name: str
+    state: str
+    style: str
+    note: str
+    since: str = ""
+    restarts: str = ""
+
+
+def member_rows(members: Iterable[Member]) -> list[ServiceRow]:
+    """The services of a supervisor."""
     now = time.monotonic()
-    for member in members:
-        table.add_row(
-            member.command.name,
-            Text(member.state, _COLOURS[member.state]),
-            duration(now - member.changed_at),
-            str(member.restarts or ""),
-            Text(member.note, "dim", overflow="ellipsis", no_wrap=True),
+    return [
+        ServiceRow(
+            name=member.command.name,
+            state=member.state,
+            style=_COLOURS[member.state],
+            note=member.note,
+            since=duration(now - member.changed_at),
+            restarts=str(member.restarts or ""),
         )
-    return table
+        for member in members
+    ]
 
 
-def probes(answers: Mapping[str, str | None]) -> Table:
+def probe_rows(answers: Mapping[str, str | None]) -> list[ServiceRow]:
     """The services and whether they are ready. A value of None means ready, a text is the reason why not."""
-    table = _table("service", "state", "note")
-    for name, reason in answers.items():
-        state = Text("ready", "green") if reason is None else Text("away", "red")
-        table.add_row(name, state, Text(reason or "", "dim"))
+    return [
+        ServiceRow(name, "ready", "green", "") if reason is None else ServiceRow(name, "away", "red", reason)
+        for name, reason in answers.items()
+    ]
+
+
+def services(rows: Sequence[ServiceRow]) -> Table:
+    """The services, one in each line."""
+    times = ("for", "restarts") if any(row.since for row in rows) else ()
+    table = _table("service", "state", *times, "note", right=times)
+    for row in rows:
+        values = (row.since, row.restarts) if times else ()
+        table.add_row(row.name, Text(row.state, row.style), *values, _line(row.note, "dim"))
     return table
 
 
-def flow(snapshot: Snapshot) -> Table:
-    """The groups by result, trained and served versions, and servers more than one version behind."""
-    table = _table("groups", "", right=("",))
+def services_in_short(rows: Sequence[ServiceRow]) -> Group:
+    """The services by state, and in a line of its own each that has a note or was restarted."""
+    lines: dict[str, Text] = {}
+    for row in rows:
+        is_noted = bool(row.note or row.restarts)
+        line = lines.setdefault(row.name if is_noted else row.state, _line(""))
+        if not is_noted:
+            line.append(f" {row.name}" if line else f"{row.state}: {row.name}", row.style)
+            continue
+        restarts = f"restarts: {row.restarts}" if row.restarts else ""
+        line.append(f"{row.name}: {row.state} ", row.style)
+        line.append(" ".join(filter(None, (row.since, restarts, row.note))), "dim")
+    return Group(*lines.values())
+
+
+def late(snapshot: Snapshot) -> Iterable[Text]:
+    """Servers more than one version behind, and who waits longer than expected."""
+    for server, versions in snapshot.behind.items():
+        if versions > 1:
+            yield _line(f"behind by {versions:.0f} versions: {server}", "red")
+    for wait, seconds in snapshot.waits.items():
+        yield _line(f"waits for {duration(seconds)}: {wait}", "red")
+
+
+def flow(snapshot: Snapshot, *, short: bool = False) -> Table:
+    """The groups by result, and the trained and served versions."""
+    table = _table("groups", "", right=("",), edge=not short)
     if (run := snapshot.overview) is None:
-        table.add_row(Text("redis does not answer", "red"), "")
+        table.add_row(_line("redis does not answer", "red"), "")
         return table
     for name, value in _flow_rows(run):
-        table.add_row(name, value)
-    table.add_row("version trained / served", f"{_number(run.committed)} / {_number(snapshot.served)}")
-    late = {f"behind: {server}": f"{n:.0f} versions" for server, n in snapshot.behind.items() if n > 1}
-    late |= {f"waits: {wait}": duration(seconds) for wait, seconds in snapshot.waits.items()}
-    idle = {f"rollouts idle: {name}": f"{seconds:.0f} s" for name, seconds in snapshot.idle_s.items()}
-    for name, text in (late | idle).items():
-        table.add_row(name, Text(text, "red" if name in late else ""))
+        table.add_row(_line(name), value)
+    versions = f"{_number(run.committed)} / {_number(snapshot.served)}"
+    table.add_row(_line("version trained / served"), versions)
+    for name, seconds in snapshot.idle_s.items():
+        if seconds >= 0.5:
+            table.add_row(_line(f"rollouts idle: {name}"), f"{seconds:.0f} s")
     return table
 
 
@@ -132,45 +190,62 @@ def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
             yield f"  {result}", Text(f"{count:,}", "red")
 
 
-def learning(steps: Sequence[Mapping[str, Any]]) -> Table:
+def learning(steps: Sequence[Mapping[str, Any]], *, short: bool = False) -> Table:
     """Mean statistics of the first and the last `WINDOW` steps."""
     heads = (f"first {WINDOW}", f"last {WINDOW}")
-    table = _table("learning", *heads, right=heads)
+    table = _table("learning", *heads, right=heads, edge=not short)
     for key, title in LEARNING.items():
         values = [float(step[key]) for step in steps if isinstance(step.get(key), int | float)]
-        if values:
-            table.add_row(title, _figure(key, values[:WINDOW]), _figure(key, values[-WINDOW:]))
+        if values and (key in MAIN or not short):
+            table.add_row(_line(title), _figure(key, values[:WINDOW]), _figure(key, values[-WINDOW:]))
     return table
 
 
-def strength(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The figures of the version that was evaluated first, and of the last one."""
-    first_and_last = (rows[0], rows[-1])
-    table = _table("held out", *(f"version {row['version']}" for row in first_and_last))
+def strength(rows: Sequence[Mapping[str, Any]], *, short: bool = False) -> Table:
+    """The figures of the version that was evaluated first, and of the last one; in short, the last alone."""
+    shown = (rows[-1],) if short else (rows[0], rows[-1])
+    table = _table("held out", *(f"version {row['version']}" for row in shown), edge=not short)
     for key, title in STRENGTH.items():
-        if all(key in row["metrics"] for row in first_and_last):
-            table.add_row(title, *(_estimate(key, row["metrics"][key]) for row in first_and_last))
+        if all(key in row["metrics"] for row in shown) and (key in MAIN or not short):
+            table.add_row(_line(title), *(_estimate(key, row["metrics"][key]) for row in shown))
     return table
 
 
-def result_tables(snapshot: Snapshot) -> list[Table]:
+def result_tables(snapshot: Snapshot, *, short: bool = False) -> list[RenderableType]:
     """What the run has learned, and how strong its versions are if they were evaluated."""
-    return [learning(snapshot.steps), *([strength(snapshot.strength)] if snapshot.strength else [])]
+    tables: list[RenderableType] = [learning(snapshot.steps, short=short)]
+    if snapshot.strength:
+        tables += [*([Text()] * short), strength(snapshot.strength, short=short)]
+    return tables
 
 
-def side_by_side(*parts: RenderableType) -> Table:
-    """The tables next to each other."""
-    grid = Table.grid(padding=(0, 4))
-    grid.add_row(*parts)
-    return grid
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A run: all that is known where there is room, or else in short. No line is wrapped."""
+
+    title: str
+    services: Sequence[ServiceRow]
+    snapshot: Snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        short = options.max_width < WIDE or (console.is_terminal and console.height < TALL)
+        yield Text(self.title, "bold", no_wrap=True, overflow="ellipsis")
+        yield services_in_short(self.services) if short else services(self.services)
+        yield from late(self.snapshot)
+        run = self.snapshot.overview
+        if self.snapshot.steps or (run and run.counts.generated):
+            tables = flow(self.snapshot, short=short), Group(*result_tables(self.snapshot, short=short))
+            if options.max_width < NARROW:
+                yield from tables
+                return
+            grid = Table.grid(padding=(0, 2 if short else 4))
+            grid.add_row(*tables)
+            yield grid
 
 
-def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
+def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Page:
     """The live screen of `rookery up`."""
-    parts: list[RenderableType] = [Text(title, "bold"), services(members)]
-    if snapshot.steps or (snapshot.overview and snapshot.overview.counts.generated):
-        parts += [Text(), side_by_side(flow(snapshot), Group(*result_tables(snapshot)))]
-    return Group(*parts)
+    return Page(title, member_rows(members), snapshot)
 
 
 def step_line(step: Mapping[str, Any]) -> str:
@@ -208,10 +283,17 @@ def _number(version: int | None) -> str:
     return "-" if version is None else str(version)
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left")
+def _line(text: str, style: str = "") -> Text:
+    """A text that is cut where it does not fit."""
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
+
+
+def _table(*columns: str, right: Sequence[str] = (), edge: bool = True) -> Table:
+    """A table that cuts texts of `_line` where there is no room, but no figures. `edge`: lines around it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=edge)
+    for number, column in enumerate(columns):
+        justify: JustifyMethod = "right" if column in right else "left"
+        table.add_column(column, justify=justify, no_wrap=number > 0 and column != "note")
     return table
 
 

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from contextlib import closing
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic_settings import CliPositionalArg
 from rich.console import Console
@@ -11,19 +12,21 @@ from rich.text import Text
 
 from launcher.status import RunPlace
 from rookery.codec import decode_group, decode_position
-from rookery.errors import NotFound, SetupError, WireError
-from rookery.remote import PathOrUrl
-from rookery.streams import DeadLetter, RunStreams
+from rookery.errors import NotFound, SetupError, Unavailable, WireError
+from rookery.remote import FolderPath, PathOrUrl
+from rookery.streams import DEAD_FILE, DeadLetter, RunStreams, load_letters
 from rookery.terminal import SafeConsole
 
 LOST = "has no content: its entry was lost"
+LEFT_OUT = "has no content here: its entry was lost, or is in Redis alone"
 
 
 class DeadSettings(RunPlace):
     """List, show, replay or drop dead letters: entries that a run could not handle, with the reason.
 
     `replay` adds entries to their stream again, after the cause was fixed. A group that is too old by then is
-    dropped as stale. `drop` deletes entries; they stay counted as dead.
+    dropped as stale. `drop` deletes entries; they stay counted as dead. Of a run whose Redis does not answer,
+    `list` and `show` take what its archive kept.
     """
 
     run: PathOrUrl = ""
@@ -32,27 +35,49 @@ class DeadSettings(RunPlace):
     """What to do."""
     ids: CliPositionalArg[tuple[str, ...]] = ()
     """Entries, as `list` names them. `list` takes none, the others need some, or `all`."""
+    archive: FolderPath | None = None
+    """Folder of the archive, if it is not `archive` in the run's folder."""
 
 
 def dead(settings: DeadSettings, console: Console | None = None) -> int:
     """Runs one action and returns the exit status. Raises `NotFound` if there is no such entry; `SetupError`
-    if the ids are missing, or there is no such run; `Unavailable` if its Redis does not answer."""
+    if the ids are missing, or there is no such run; `Unavailable` if its Redis does not answer, and there is
+    nothing in the archive or something is to change; `InvalidInput` if the archive's file is damaged."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
     place = settings.place()
     with closing(RunStreams(place["redis_url"], place["run"], once=True)) as run:
-        letters = run.dead.letters()
+        lost = LOST
+        try:
+            letters = run.dead.letters()
+        except Unavailable as error:
+            path = _kept_file(settings, place, error)
+            console.print(Text(f"{error}; these are from {path}, as the run left them"))
+            letters, lost = load_letters(path), LEFT_OUT
         if settings.action == "list":
             console.print(_table(letters))
             return 0
         for letter in _chosen(settings, letters):
             if settings.action == "show":
-                console.print(_text(letter), soft_wrap=True)
+                console.print(_text(letter, lost), soft_wrap=True)
             else:
                 done = (run.dead.replay if settings.action == "replay" else run.dead.drop)(letter)
                 what = {"replay": f"is in {letter.stream} again", "drop": "is deleted"}[settings.action]
                 failed = "is no longer there" if letter.data else LOST
                 console.print(f"{letter.id} {what if done else failed}")
     return 0
+
+
+def _kept_file(settings: DeadSettings, place: dict[str, Any], error: Unavailable) -> Path:
+    """The file in which the archive keeps them. Raises `Unavailable` if there is none, or a letter is to
+    change."""
+    folder: Path = settings.archive or place["run_dir"] / "archive"
+    path = folder / f"run={place['run']}" / DEAD_FILE
+    go_on = f"go on with run {place['run']!r} (`rookery up --run`) to {settings.action} them"
+    if settings.action not in ("list", "show"):
+        raise Unavailable(f"{error}: {go_on}") from error
+    if not path.exists():
+        raise Unavailable(f"{error}, and {str(path)!r} does not exist: {go_on}") from error
+    return path
 
 
 def _chosen(settings: DeadSettings, letters: list[DeadLetter]) -> list[DeadLetter]:
@@ -74,12 +99,12 @@ def _table(letters: list[DeadLetter]) -> Table:
     return table
 
 
-def _text(letter: DeadLetter) -> Text:
+def _text(letter: DeadLetter, lost: str) -> Text:
     """All of an entry: where it was, why it is dead, and its content, or its bytes if they do not decode."""
     decode = decode_position if letter.stream == "positions" else decode_group
     try:
         content = str(decode(letter.data))
     except WireError as error:
-        content = f"{error}\n{letter.data[:1000]!r}" if letter.data else f"{letter.id} {LOST}"
+        content = f"{error}\n{letter.data[:1000]!r}" if letter.data else f"{letter.id} {lost}"
     head = f"{letter.id}  entry {letter.entry} of {letter.stream}\nreason: {letter.reason}"
     return Text(f"{head}\n{content}\n")

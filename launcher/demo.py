@@ -17,7 +17,6 @@ from launcher.plan import Plan, default_lines
 from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import DemoSettings
-from rookery.access import Access
 from rookery.clients import InferenceClient
 from rookery.command_line import INTERRUPTED
 from rookery.errors import RookeryError
@@ -93,19 +92,9 @@ def evaluate_versions(
     one answers before the last one is loaded. Raises `RookeryError` if no version was published, the server
     refuses one of them, or the arena failed.
     """
-    versions = first_and_last(plan, settings.run)
+    versions = first_and_last(plan)
     first, last = (_spec(settings, plan, version) for version in versions)
-    mates = settings.task == "move" and shipped(MATES).is_file()
-    flags = {
-        "reward_target": plan.reward_target,
-        "positions": held_out,
-        "samples": settings.eval_samples,
-        "seed": settings.seed,
-        "out": plan.run_dir,
-        "sections": f"positions,reasoning,matches{',puzzles' if mates else ''}",
-        **({"puzzles": shipped(MATES)} if mates else {}),
-        **settings.access_values,
-    }
+    flags = _evaluation_flags(settings, plan, held_out)
     games = {"seed": settings.seed, "out": plan.run_dir / "matches", **ENDS, "illegal": "random"}
 
     def evaluate(*players: str, count: int, ask_only: bool = False) -> None:
@@ -120,12 +109,12 @@ def evaluate_versions(
     positions, pairs = min(LEAST_POSITIONS, settings.eval_positions), min(LEAST_PAIRS, settings.eval_pairs)
     plays = pairs and settings.task == "move" and not plan.serves_whole_models
     # A rollback removes the names of all later versions, so the first version must be loaded first.
-    asyncio.run(_reload(plan.url("inference"), versions[0], settings.access))
+    _load(settings, plan, versions[0])
     begun = time.monotonic()
     evaluate(first, count=positions, ask_only=True)
     more_s = 2 * (time.monotonic() - begun) * (settings.eval_positions / positions - 1)
     if not plan.serves_whole_models:
-        asyncio.run(_reload(plan.url("inference"), versions[1], settings.access))
+        _load(settings, plan, versions[1])
     if plays:
         console.print("match of the last version with the first")
         begun = time.monotonic()
@@ -144,16 +133,31 @@ def evaluate_versions(
         play(pairs)
     if plan.serves_whole_models:
         evaluate(first, count=positions, ask_only=True)
-        asyncio.run(_reload(plan.url("inference"), versions[1], settings.access))
+        _load(settings, plan, versions[1])
         evaluate(last, count=positions, ask_only=True)
     evaluate(first, last, count=positions)
 
 
-def first_and_last(plan: Plan, run: str) -> tuple[Adapter, Adapter]:
+def _evaluation_flags(settings: DemoSettings, plan: Plan, held_out: Path) -> dict[str, object]:
+    """The flags of `rookery arena evaluate` for both versions."""
+    mates = settings.task == "move" and shipped(MATES).is_file()
+    return {
+        "reward_target": plan.reward_target,
+        "positions": held_out,
+        "samples": settings.eval_samples,
+        "seed": settings.seed,
+        "out": plan.run_dir,
+        "sections": f"positions,reasoning,matches{',puzzles' if mates else ''}",
+        **({"puzzles": shipped(MATES)} if mates else {}),
+        **settings.access_values,
+    }
+
+
+def first_and_last(plan: Plan) -> tuple[Adapter, Adapter]:
     """The first and the last version of the run. Raises `RookeryError` if no version was published."""
-    last = RunStreams(plan.redis_url, run).policy.read()
+    last = RunStreams(plan.redis_url, plan.run).policy.read()
     if last is None:
-        raise RookeryError(f"run {run!r} has no policy")
+        raise RookeryError(f"run {plan.run!r} has no policy")
     folder = Path(last.path).parent / policy_name(0)
     sha256 = json.loads((folder / "state.json").read_text())["sha256"]
     return Adapter(PolicyVersion(0, sha256), str(folder), last.base_model), last
@@ -173,6 +177,10 @@ def _spec(settings: DemoSettings, plan: Plan, adapter: Adapter) -> str:
     )
 
 
-async def _reload(url: str, adapter: Adapter, access: Access) -> None:
-    async with InferenceClient(url, access=access, timeout_s=_RELOAD_TIMEOUT_S) as inference:
-        await inference.reload(adapter, rollback=True)
+def _load(settings: DemoSettings, plan: Plan, version: Adapter) -> None:
+    async def reload() -> None:
+        url, access = plan.url("inference"), settings.access
+        async with InferenceClient(url, access=access, timeout_s=_RELOAD_TIMEOUT_S) as inference:
+            await inference.reload(version, rollback=True)
+
+    asyncio.run(reload())

@@ -59,7 +59,8 @@ class EvaluateSettings(EvaluationSettings, ReportSettings, env_prefix="EVALUATE_
     """Stop the match of two players as soon as one is clear: the first is at most, or at least, so many Elo
     stronger. For example 0,20."""
     llm_chess: NonNegativeInt = 0
-    """Games of each language model by the dialogue of LLM Chess, against each of --llm-chess-opponent."""
+    """Games of each language model by the rules of LLM Chess, against each of --llm-chess-opponent: in its
+    dialogue; models that read no sentences, such as rook-small, by their prompts."""
     llm_chess_opponent: tuple[str, ...] = ("random",)
     """Who plays White in them, such as random or stockfish,nodes=1. Repeatable."""
     data: tuple[NamedPath, ...] = ()
@@ -123,11 +124,6 @@ def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
     return 0
 
 
-def battery(settings: BatterySettings, console: Console | None = None) -> int:
-    """Evaluates as `evaluate` does."""
-    return evaluate(settings, console)
-
-
 def _ask(
     settings: EvaluateSettings, groups: Sequence[list[str]], flags: Mapping[str, object], *, started: float
 ) -> None:
@@ -141,29 +137,27 @@ def _ask(
             if settings.budget_minutes:
                 left = settings.budget_minutes - (time.monotonic() - started) / 60
                 flags = {**flags, "budget_minutes": max(left, 1e-6)}
-            _play_dialogues(settings, resolved)
+            _play_llm_chess(settings, resolved)
             if number < len(groups):
                 arena("evaluate", *resolved, flags={**flags, "ask_only": True})
             else:
                 arena("evaluate", *(served[spec] for spec in settings.players), flags=flags)
 
 
-def _play_dialogues(settings: EvaluateSettings, resolved: Sequence[str]) -> None:
+def _play_llm_chess(settings: EvaluateSettings, resolved: Sequence[str]) -> None:
+    """Plays LLM Chess: models that read sentences by its dialogue, others, and those that select one of
+    several answers, by their prompts."""
     for spec in resolved if settings.llm_chess else ():
         if spec.startswith(("http://", "https://")):
             _, model, options = read_endpoint(spec)
             style = options.get("style", "")
-            if style in LINES or ("source" in options and style.startswith("mover-")):
-                continue  # it reads no sentences
+            reads = style not in LINES and not ("source" in options and style.startswith("mover-"))
+            if reads and not options.keys() & {"dialogue", "vote", "verify", "best-of"}:
+                spec = f"{spec},dialogue=llm-chess"
             for opponent in settings.llm_chess_opponent:
                 folder = f"matches-{options.get('name', model)}-{opponent}".replace("/", "-")
                 flags = {"llm_chess": True, "pairs": settings.llm_chess, "seed": settings.seed}
-                arena(
-                    "match",
-                    f"{spec},dialogue=llm-chess",
-                    opponent,
-                    flags={**flags, "out": settings.out / folder},
-                )
+                arena("match", spec, opponent, flags={**flags, "out": settings.out / folder})
 
 
 def _record(settings: EvaluateSettings) -> None:

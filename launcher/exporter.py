@@ -13,6 +13,7 @@ from pydantic import PositiveFloat
 from rookery import metrics
 from rookery.access import AccessSettings
 from rookery.errors import Unavailable
+from rookery.retries import pause
 from rookery.serving import background_service, serve
 from rookery.settings import Port, RunSettings
 from rookery.streams import RunStreams
@@ -54,10 +55,7 @@ class Exporter:
             except Unavailable:
                 if not stopping.is_set():
                     raise
-            try:
-                await asyncio.wait_for(stopping.wait(), self._every_s)
-            except TimeoutError:
-                continue
+            await pause(stopping, self._every_s)
 
     def look(self) -> None:
         """Reads Redis once and updates all gauges."""

@@ -4,7 +4,6 @@ Nothing here is measured on a GPU: the figures say whether a model fits with roo
 `rookery autobatch` measures.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
-from rookery.hub import CONFIG_FILE, text_folder
+from rookery.hub import CONFIG_FILE, read_object, text_folder
 from rookery.model_defaults import parameter_count
 
 GIB = 1 << 30
@@ -54,12 +53,13 @@ class Needs:
         free = (gib * share - RESERVED_GIB) * GIB - 2 * self.weights
         return max(0, int(free / self.kv))
 
-    def train_tokens(self, gib: float, *, all_weights: bool = False, checkpointing: bool = True) -> int:
-        """How many tokens fit into one forward and backward pass on a GPU of `gib`. The base is in bfloat16.
-        What is trained takes 16 bytes a weight: in float32, its gradient and Adam's two moments."""
+    def train_tokens(self, gib: float, *, all_weights: bool = False) -> int:
+        """How many tokens fit into one forward and backward pass on a GPU of `gib`, with gradient
+        checkpointing. The base is in bfloat16. What is trained takes 16 bytes a weight: in float32, its
+        gradient and Adam's two moments."""
         used = 16 * self.weights if all_weights else 2 * self.weights + 16 * self.adapter
         free = (gib - RESERVED_GIB) * GIB - used
-        return max(0, int(free / (self.checkpointed if checkpointing else self.activations)))
+        return max(0, int(free / self.checkpointed))
 
 
 def needs_of(config: dict[str, Any]) -> Needs:
@@ -130,7 +130,7 @@ def memory_lines(
     """The table for `model` on GPUs of these sizes. The last two columns are for a GPU that does both, of
     which the server has a `share`. What is served is counted in tokens, or in prompts with answers of
     `answer_tokens` together. Raises `SetupError` if there is no such model, or it is of an unknown kind."""
-    needs = needs_of(json.loads((text_folder(model) / CONFIG_FILE).read_text()))
+    needs = needs_of(read_object(text_folder(model) / CONFIG_FILE))
     unit = f"answers of up to {answer_tokens:,} tokens" if answer_tokens else "tokens at a time"
 
     def served(tokens: int) -> str:

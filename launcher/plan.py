@@ -1,7 +1,7 @@
 """The commands, settings and ports of a run's processes. This module starts nothing."""
 
-import json
 import shutil
+import tomllib
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING, cast
 
 from launcher import redis_server
 from launcher.memory import CONTEXT_GIB, GIB, MOST_TOKENS, Shares, divide, needs_of
+from launcher.runs import recorded_name
 from launcher.services import SERVICES, ServiceSettings, check_names, resolve
 from launcher.settings import Overrides, UpSettings
 from rookery import devices, hub
 from rookery.engines.player import engine_player
-from rookery.episodes import MOVE, environment, opponents_of, parse_mix
+from rookery.episodes import MOVE, TOOLS, environment, opponents_of, parse_mix, with_calls
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
 from rookery.openings import books_of
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
+from rookery.prompt import LINES
 from rookery.remote import is_url, shipped
 from rookery.schemes import find_scheme
 from rookery.settings import CONFIG_VARIABLE, read_preset
 from rookery.streams import RunStreams
+from rookery.tool_calls import can_call
 
 if TYPE_CHECKING:
     from rookery.config.data import FeedSettings
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from rookery.config.trainer import TrainerSettings
 
 HOST = "127.0.0.1"
-_ONE_GPU = "one GPU"
+_MODEL, _ONE_GPU = "the model", "one GPU"
 _HALF = 0.45
 """The server's share of a GPU that serves and trains, if nothing is known about it or the model."""
 _REWARD_MODEL_CARD = "reward_model.json"
@@ -57,6 +60,8 @@ class Plan:
     """The commands and ports of a run, ready to be started."""
 
     run_dir: Path
+    run: str
+    """The run's name in Redis: that of its first start, also if its folder was renamed or copied."""
     redis_url: str
     scheme: str
     ports: Mapping[str, Mapping[str, int]]
@@ -127,7 +132,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     run_dir = (settings.runs_dir / settings.run).resolve()
     if (place := next(path for path in (run_dir, *run_dir.parents) if path.exists())).is_file():
         raise SetupError(f"{str(settings.runs_dir)!r} cannot be made: {str(place)!r} is a file (--runs-dir)")
-    overrides = Overrides(settings.set)
+    run, overrides = recorded_name(run_dir) or settings.run, Overrides(settings.set)
     _check_evaluation(settings)
     if settings.reward_model and not (settings.reward_model / _REWARD_MODEL_CARD).is_file():
         raise SetupError(
@@ -142,7 +147,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         argv = redis_server.redis_argv(folder)
         commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
     else:
-        _check_redis(redis_url, settings.run)
+        _check_redis(redis_url, run)
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
@@ -153,7 +158,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         check_names(name, overrides.values(name))
     listening = [name for name in SERVICES if name not in left_out and name != "data"]
     chosen = {name: _ports(name, ports, overrides) for name in listening}
-    draft = Plan(run_dir, redis_url, settings.access.scheme, chosen, commands)
+    draft = Plan(run_dir, run, redis_url, settings.access.scheme, chosen, commands)
     for name in names:
         draft.settings[name] = _resolve(name, settings, draft, overrides)
         commands[name] = _command(name, draft)
@@ -163,15 +168,19 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
 
 def default_lines(requested: UpSettings, plan: Plan) -> list[str]:
     """What the run takes from its model and its GPUs because nobody set it, and why; a line each."""
-    lines: dict[str, str] = {}
+    lines, calls = dict[str, str](), list[str]()
     if requested.style is None and requested.task == "move":
         lines["style"] = f"prompt style {plan.rollouts.style} (--style)"
     if requested.max_tokens is None:
         lines["max_tokens"] = f"answers of up to {plan.rollouts.max_tokens} tokens (--max-tokens)"
-    if plan.settings["trainer"].origins.get("lr") == "the model":
+    if plan.settings["trainer"].origins.get("lr") == _MODEL:
         lines["lr"] = f"learning rate {plan.trainer.lr} (--set trainer.lr)"
+    if plan.settings["feed"].origins.get("episode") == _MODEL:
+        has = "has" if "calls=template" in plan.episode else "has no"
+        why = f"the model's chat template {has} calls of tools in JSON"
+        calls.append(f"episodes {plan.episode} (--set feed.episode): {why}")
     if not lines:
-        return _gpu_lines(requested, plan)
+        return calls + _gpu_lines(requested, plan)
     of_model = model_defaults(plan.trainer.model, style=requested.shown_style)
     # A run that goes on has its own.
     ours = {"style": plan.rollouts.style, "max_tokens": plan.rollouts.max_tokens}
@@ -180,7 +189,7 @@ def default_lines(requested: UpSettings, plan: Plan) -> list[str]:
         for name, text in lines.items()
         if name in of_model.reasons and ours.get(name) in (None, getattr(of_model, name))
     ]
-    return texts + _gpu_lines(requested, plan)
+    return texts + calls + _gpu_lines(requested, plan)
 
 
 def _gpu_lines(requested: UpSettings, plan: Plan) -> list[str]:
@@ -216,15 +225,7 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"answers of {rollouts.max_tokens} tokens leave no room for a prompt in inference.max_model_len="
             f"{server.max_model_len} (--max-tokens, --set inference.max_model_len)"
         )
-    _check_opponents(plan)
-    kinds = [spec for _, spec in parse_mix(plan.episode)]
-    both = next((spec for spec in kinds if getattr(environment(spec), "colours", "") == "both"), "")
-    if both and rollouts.group_size < 4 and trainer.baseline in ("group-mean", "leave-one-out"):
-        raise SetupError(
-            f"feed.episode {both[:80]!r}: half of a group's games are of each colour, and baseline="
-            f"{trainer.baseline} compares those of one: --group-size {rollouts.group_size} leaves too few, "
-            "4 are needed"
-        )
+    _check_episodes(plan)
     if evaluate_every and server.full_weights:
         raise SetupError(
             f"--evaluate-every {evaluate_every}: versions can only be evaluated in a run whose server keeps "
@@ -242,6 +243,27 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
         raise SetupError(
             "trainer.process_rewards needs a scheme with candidates, truth or influence, "
             f"not {reward.scheme!r}: --set reward.scheme=delta+0.2*candidates"
+        )
+
+
+def _check_episodes(plan: Plan) -> None:
+    """Raises `SetupError` if episodes cannot be played with the run's other settings."""
+    trainer, rollouts = plan.trainer, plan.rollouts
+    _check_opponents(plan)
+    kinds = [spec for _, spec in parse_mix(plan.episode)]
+    both = next((spec for spec in kinds if getattr(environment(spec), "colours", "") == "both"), "")
+    if both and rollouts.group_size < 4 and trainer.baseline in ("group-mean", "leave-one-out"):
+        raise SetupError(
+            f"feed.episode {both[:80]!r}: half of a group's games are of each colour, and baseline="
+            f"{trainer.baseline} compares those of one: --group-size {rollouts.group_size} leaves too few, "
+            "4 are needed"
+        )
+    if rollouts.style in LINES and any(
+        getattr(environment(spec), "calls", "") == "template" for spec in kinds
+    ):
+        raise SetupError(
+            f"feed.episode {plan.episode[:80]!r}: prompts of style {rollouts.style} have no chat template: "
+            "calls=tags"
         )
 
 
@@ -335,11 +357,34 @@ def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) 
         with suppress(SetupError):  # a model that is not here: its service says so
             of_model = model_defaults(settings.model, style=settings.shown_style)
             lr = of_model.lr if plan.trainer.lora_rank else of_model.whole_lr
-            defaults = {"lr": (lr, "the model")} if lr else {}
+            defaults = {"lr": (lr, _MODEL)} if lr else {}
         defaults |= shared
     resolved = resolve(name, decided, assigned, defaults=defaults)
+    if name == "feed":
+        resolved = _with_model_calls(resolved, settings, plan)
     free = {key: "a free port" for key in plan.ports[name] if overrides.port(name, key)[0] is None}
     return replace(resolved, origins={**resolved.origins, **free})
+
+
+def _with_model_calls(feed: ServiceSettings, settings: UpSettings, plan: Plan) -> ServiceSettings:
+    """The feed's settings with the model's way to call tools, where its `episode` names none. A run that
+    goes on keeps its way."""
+    mix = cast("FeedSettings", feed.values).episode
+    if with_calls(mix, "tags") == mix or settings.shown_style in LINES:
+        return feed
+    before, file = "", plan.settings_file("feed")
+    if file.exists():
+        before = str(tomllib.loads(file.read_text()).get("feed", {}).get("episode", ""))
+    if TOOLS in before:
+        calls, origin = "template" if "calls=template" in before else "tags", f"run {plan.run}"
+    else:
+        try:
+            template = hub.chat_template(hub.text_folder(settings.model, download=False))
+        except SetupError:  # a model that is not here: its service says so
+            return feed
+        calls, origin = "template" if can_call(template) else "tags", _MODEL
+    values = feed.values.model_copy(update={"episode": with_calls(mix, calls)})
+    return replace(feed, values=values, origins={**feed.origins, "episode": origin})
 
 
 def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
@@ -350,7 +395,7 @@ def _decided_settings(name: str, settings: UpSettings, plan: Plan) -> dict[str, 
         listening["preset"] = settings.preset
     if name in ("reward", "reward-model", "viewer"):
         return {**listening, **_runless_settings(name, settings, plan)}
-    member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
+    member: dict[str, object] = {**listening, "run": plan.run, "redis_url": plan.redis_url}
     if name == "feed":
         return {
             **member,
@@ -512,8 +557,8 @@ def _sharing(gpu: str, settings: UpSettings, trainer: "TrainerSettings") -> Shar
         trainer.precision == "auto" and capability is not None and capability >= devices.BF16_CAPABILITY
     )
     needs = None
-    with suppress(SetupError, ValueError):  # a model that is not here, or of another family
-        needs = needs_of(json.loads((hub.text_folder(settings.model) / hub.CONFIG_FILE).read_text()))
+    with suppress(SetupError):  # a model that is not here, or of another family
+        needs = needs_of(hub.read_object(hub.text_folder(settings.model) / hub.CONFIG_FILE))
     if gib is None or needs is None:
         return Shares(_HALF, MOST_TOKENS)
     others = 0.0

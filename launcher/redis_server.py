@@ -80,7 +80,10 @@ def _socket(folder: Path) -> Path:
     if len(os.fsencode(path)) <= _MAX_SOCKET_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    short = Path(tempfile.gettempdir()) / f"rookery-{os.getuid()}-{digest}"
+    name = f"rookery-{os.getuid()}-{digest}"
+    short = Path(tempfile.gettempdir()) / name
+    if len(os.fsencode(short / SOCKET)) > _MAX_SOCKET_BYTES:
+        short = Path("/tmp") / name  # noqa: S108 - checked below
     short.mkdir(mode=0o700, exist_ok=True)
     if short.is_symlink() or short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
         raise SetupError(f"{short} belongs to another user, or others can enter it: delete it")

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from launcher.redis_server import redis_argv, redis_url
+from launcher.runs import recorded_name
 from launcher.services import SERVICES
 from rookery.commands import BY_NAME
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, SetupError, Unavailable
@@ -48,7 +49,7 @@ class ReplaySettings(Settings, env_prefix="REPLAY_"):
     archive: PathOrUrl = ""
     """Folder or URL of the archive. Default: `archive` in the run's folder."""
     name: str = ""
-    """Name of the run in the archive. Default: that of its folder."""
+    """Name of the run in the archive. Default: that of its first start, or its folder."""
     steps: NonNegativeInt = 0
     """Stop after this many steps. 0: at the newest version that the run has."""
     out: FolderPath | None = None
@@ -84,7 +85,7 @@ def replay(settings: ReplaySettings, console: Console | None = None) -> int:
         console.print(f"logs and versions are in {out}")
         republish = [
             *BY_NAME["data republish"].argv, settings.archive or str(folder / "archive"), "--to", "replay",
-            "--run", settings.name or folder.resolve().name, "--redis-url", url,
+            "--run", settings.name or recorded_name(folder) or folder.resolve().name, "--redis-url", url,
         ]  # fmt: skip
         feeding = start("republish", *republish)
         train = [

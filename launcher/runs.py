@@ -3,6 +3,9 @@
 import json
 import os
 import random
+import re
+import secrets
+import shlex
 import subprocess
 import sys
 import time
@@ -13,7 +16,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from launcher.settings import SETTINGS_FILE, UpSettings
+from rookery import __version__
 from rookery.errors import QUOTED_CHARS, SetupError, validation_message
+from rookery.masking import mask_setting, mask_values
+from rookery.mlflow_run import git_commit
 from rookery.model_defaults import model_defaults
 from rookery.origins import Origins
 
@@ -21,6 +27,10 @@ S = TypeVar("S", bound=UpSettings)
 
 ENDPOINTS_FILE = "endpoints.json"
 HELD_OUT_FILE = "heldout.jsonl"
+MANIFEST_FILE = "run.json"
+"""In the folder of a run, its id and its starts."""
+_STARTS = 100
+"""The most starts that a manifest keeps: the first one and the newest ones."""
 
 _ADJECTIVES = "bold brisk calm clever daring eager frank keen lively patient quick sharp steady swift wise"
 _NOUNS = "bishop castle endgame fianchetto file gambit king knight opening pawn queen rank rook tempo"
@@ -112,7 +122,8 @@ def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
     `SetupError` if `rookery data sample` failed; the message quotes it."""
     command = [sys.executable, "-m", "chess_datasets", "sample", "--source", source]
     command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
-    with path.open("w") as file:
+    fresh = path.with_suffix(".tmp")
+    with fresh.open("w") as file:
         done = subprocess.run(
             command,
             stdout=file,
@@ -122,9 +133,45 @@ def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
             process_group=0,  # only this process handles Ctrl-C
         )
     if done.returncode:
+        fresh.unlink()
         message = done.stderr.strip().removeprefix("error: ")
         raise SetupError(f"no held-out positions: {message} (--source, or fewer positions)")
+    fresh.replace(path)  # whole: an evaluation that goes on may be reading it
     return path
+
+
+def recorded_name(run_dir: Path) -> str:
+    """The name under which Redis knows the run of a folder since its first start; empty for a new run."""
+    name = _read_object(run_dir / ENDPOINTS_FILE).get("run")
+    return name if isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) else ""
+
+
+def record_start(run_dir: Path) -> None:
+    """Adds a start to the run's manifest: when, by which command, of which commit and version of Rookery. The
+    first one gives the run its id, which it keeps where its folder is renamed or copied."""
+    manifest = _read_object(run_dir / MANIFEST_FILE)
+    words = [mask_values(mask_setting(word)) for word in sys.argv[1:]]
+    start = {
+        "time": time.time(),
+        "command": shlex.join(["rookery", *words]),
+        "commit": git_commit(),
+        "version": __version__,
+    }
+    starts = manifest.get("starts")
+    starts = starts if isinstance(starts, list) else []
+    starts = [*starts[:1], *starts[1:][2 - _STARTS :]]
+    id = manifest.get("id")
+    id = id if isinstance(id, str) and id else secrets.token_hex(8)
+    write_json(run_dir / MANIFEST_FILE, {"id": id, "starts": [*starts, start]})
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """A JSON object; empty if there is none, or it is damaged."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def latest_endpoints(runs_dir: Path) -> Path | None:

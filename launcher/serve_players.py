@@ -6,7 +6,6 @@ base model itself. A version with all weights needs a server of its own.
 """
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -18,7 +17,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from pydantic_settings import CliPositionalArg
 
@@ -31,7 +29,7 @@ from rookery.clients import InferenceClient
 from rookery.config.inference import ServerSettings
 from rookery.devices import CPU, Device, place
 from rookery.errors import QUOTED_CHARS, SetupError
-from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
+from rookery.hub import DIGEST, model_folder, read_object, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
@@ -177,7 +175,7 @@ class _Version:
 
     @property
     def rank(self) -> int:
-        config = _read_object(self.folder / _ADAPTER)
+        config = read_object(self.folder / _ADAPTER)
         return max(int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values()), 0)
 
 
@@ -246,7 +244,7 @@ def _read_run(spec: str, place: str, options: Mapping[str, str]) -> _Player:
         "source": f"{_RUN}{run}@{version.number}:{version.sha256[:12]}:{text_digest(folder)[:12]}",
     }
     if (run / SETTINGS_FILE).is_file():
-        settings = _read_object(run / SETTINGS_FILE)
+        settings = read_object(run / SETTINGS_FILE)
         assignments = dict(text.split("=", 1) for text in settings.get("set") or ())
         setting = settings.get("thinking")
         trained = str(assignments.get("inference.thinking") if setting is None else setting).lower()
@@ -268,18 +266,11 @@ def _version(run: Path, number: int | None) -> _Version:
         raise SetupError(
             f"no version {chosen} in {str(run)!r}: it has {', '.join(map(str, sorted(folders)))}"
         )
-    state = _read_object(folders[chosen] / "state.json")
+    state = read_object(folders[chosen] / "state.json")
     try:
         return _Version(folders[chosen].resolve(), chosen, state["sha256"], state["fingerprint"]["model"])
     except (KeyError, TypeError) as error:
         raise SetupError(f"{folders[chosen] / 'state.json'}: {error!r}") from error
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError) as error:
-        raise SetupError(f"{path}: {error}") from error
 
 
 def _groups(specs: Iterable[str]) -> list[list[_Player]]:

@@ -20,7 +20,7 @@ from rich.console import Console
 from launcher import dashboard
 from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST, Plan, make_plan
-from launcher.runs import ENDPOINTS_FILE, HELD_OUT_FILE, write_json
+from launcher.runs import ENDPOINTS_FILE, HELD_OUT_FILE, MANIFEST_FILE, record_start, write_json
 from launcher.settings import SETTINGS_FILE, UpSettings
 from launcher.supervisor import State, Supervisor
 from rookery.folder_lock import LOCK_FILE, locked
@@ -74,6 +74,7 @@ class Session:
             self._watchdog = Watchdog()
             exits.callback(self._watchdog.close)
             self._display = exits.enter_context(dashboard.Display(self.console))
+            record_start(self.plan.run_dir)
             self._prepare()
             exits.callback(self.stop)
             exits.callback(lambda: self._observer.close())
@@ -89,7 +90,7 @@ class Session:
         self._observer = Observer(
             self.plan.probe_urls,
             redis_url=self.plan.redis_url,
-            run=self.settings.run,
+            run=self.plan.run,
             run_dir=self.plan.run_dir,
             access=self.settings.access,
         )
@@ -103,7 +104,7 @@ class Session:
         logs = run_dir / "logs"
         if self.interrupts or any(path.name != UP_LOG for path in logs.glob("*")):
             return  # to go on with, or to look into
-        for name in (f"logs/{UP_LOG}", SETTINGS_FILE, HELD_OUT_FILE, LOCK_FILE):
+        for name in (f"logs/{UP_LOG}", SETTINGS_FILE, HELD_OUT_FILE, MANIFEST_FILE, LOCK_FILE):
             (run_dir / name).unlink(missing_ok=True)
         shutil.rmtree(run_dir / "settings", ignore_errors=True)
         with suppress(OSError):  # missing, or not empty because it was there before
@@ -216,7 +217,7 @@ class Session:
         self.plan.write_settings()
         write_json(self.plan.run_dir / SETTINGS_FILE, self.settings.model_dump(mode="json"))
         endpoints = {
-            "run": self.settings.run,
+            "run": self.plan.run,
             "redis_url": self.plan.redis_url,
             "probes": self.plan.probe_urls,
         }

@@ -197,6 +197,7 @@ class Overrides:
             target, value = assignment.split("=", 1)
             service, key = target.split(".", 1)
             self._values.setdefault(service, {})[key] = value
+        self._unassigned: dict[str, dict[str, Any]] = {}
 
     def values(self, service: str) -> dict[str, str]:
         """The overrides of a service, except its ports (see `port`)."""
@@ -208,7 +209,9 @@ class Overrides:
         `SetupError` if the value is not a port."""
         kind = SERVICES[service].settings_class
         setting = f"--set {service}.{key}=PORT or {kind.variable(key)}"
-        value = self._values.get(service, {}).get(key) or kind.values_without_flags().get(key)
+        if service not in self._unassigned:
+            self._unassigned[service] = kind.values_without_flags()
+        value = self._values.get(service, {}).get(key) or self._unassigned[service].get(key)
         if value is None:
             return None, setting
         if not (str(value).isdecimal() and int(value) <= HIGHEST_PORT):

@@ -132,8 +132,9 @@ def _last_page(run_dir: Path) -> Group:
 
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
-    title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
-    if snapshot.redis:
-        title.append(f" ({snapshot.redis})")
-    tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
-    return Group(title, tables, *dashboard.result_tables(snapshot))
+    name, recorded = place["run_dir"].resolve().name, place["run"]
+    renamed = "" if name == recorded else f" ({recorded} in Redis: its folder was renamed or copied)"
+    address = Text(f"{mask_setting(place['redis_url'])} ({snapshot.redis})", overflow="fold")
+    address.stylize("dim" if snapshot.overview else "red")
+    page = dashboard.Page(f"run {name}{renamed}", dashboard.probe_rows(snapshot.probes), snapshot)
+    return Group(page, address)

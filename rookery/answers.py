@@ -134,6 +134,8 @@ def with_think_tags(response: str) -> str:
     >>> with_think_tags("<|channel|>analysis<|message|>a<|channel|>final<|message|>b")
     '<think>                       a</think>                   b'
     """
+    if "THINK]" not in response and "<|channel|>" not in response:
+        return response  # the pattern is slow, as it is tried at every character
     return _FOREIGN_MARK.sub(lambda m: ("<think>" if m[1] else "</think>").ljust(len(m[0])), response)
 
 

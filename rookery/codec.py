@@ -117,8 +117,11 @@ def _parsed(proto: R, data: bytes) -> R:
 def _fields_of(kind: type, record: Any) -> dict[str, Any]:
     """The fields of a record as protobuf takes them. It builds messages from mappings faster than Python
     builds and copies them."""
-    values = ((name, getattr(record, name), write) for name, write, _ in _converters(kind))
-    return {name: value if write is None or value is None else write(value) for name, value, write in values}
+    return {
+        name: write(value) if write else value
+        for name, write, _ in _converters(kind)
+        if (value := getattr(record, name)) is not None
+    }
 
 
 def _record_of(kind: Callable[..., R], proto: Any) -> R:

@@ -9,10 +9,11 @@ Other packages add their own under the entry point group `rookery.episodes`. An 
 one episode, which the turns that were played determine.
 """
 
+import json
 import random
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -30,12 +31,13 @@ from pydantic import (
     model_validator,
 )
 
-from rookery.errors import InvalidInput, validation_message
-from rookery.games import ILLEGAL_MOVE, SCORES, Rules, game_end, random_move
-from rookery.prompt import mirrored_move, render
-from rookery.trace import Evaluation, Message, Position, Prompt, Turn, Verdict
+from rookery.errors import InvalidInput, RookeryError, validation_message
+from rookery.games import SCORES, GameState, Rules, random_move
+from rookery.prompt import LINES, mirrored_move, render
+from rookery.tool_calls import JSON_NOTE, SCHEMAS, TAGS_NOTE, Call, json_call, tag_call
+from rookery.trace import Completion, Evaluation, Message, Position, Prompt, Turn, Verdict
 
-MOVE = "move"
+MOVE, TOOLS = "move", "tools"
 
 CONTEXT_LIMIT = "context_limit"
 """Termination of a game whose next prompt would not fit the model's context, beside those of `games`."""
@@ -171,9 +173,7 @@ class _Game(Environment):
     win_cp: PositiveInt = 1300
     """A side has won that led by so much after three moves of the policy in a row. From ply 80 of the game
     on, it is a draw if neither led by more than 10 after three of them."""
-    _board: chess.Board = PrivateAttr()
-    _played: list[str] = PrivateAttr(default_factory=list)
-    _scores: list[Evaluation] = PrivateAttr(default_factory=list)
+    _game: GameState = PrivateAttr()
     _mover: chess.Color = PrivateAttr(default=chess.WHITE)
 
     @model_validator(mode="after")
@@ -196,48 +196,50 @@ class _Game(Environment):
         return self
 
     def reset(self, position: Position, *, style: str, seed: int, judge: Judge) -> Prompt:
-        self._board = chess.Board(position.fen)
+        rules = Rules(max_plies=self.plies, win_cp=self.win_cp, adjudicate_plies=3)
+        self._game = GameState(chess.Board(position.fen), rules)
         return super().reset(position, style=style, seed=seed, judge=judge)
 
     async def begin(self, played: Prompt | None = None) -> Prompt | None:
         if self.colours == "mover" or self._slot % 2 == 0 or (played and played.fen == self._prompt.fen):
             return None
-        board = self._board
-        if played:
-            reply = next(move for move in board.legal_moves if self._fen_after(move) == played.fen)
-        else:
-            reply = await self._reply()
-        self._push(reply.uci())
-        if self._ended():  # the opponent's first move ended it: the policy plays the side to move after all
+        board = self._game.board
+        reply = self._reply_before(played.fen) if played else await self._reply()
+        self._game.play(reply)
+        if self._game.end:  # the opponent's first move ended it: the policy plays the side to move after all
             board.pop()
-            self._played.clear()
             return None
         self._prompt = self._shown()
         return self._prompt
 
-    def _fen_after(self, move: chess.Move) -> str:
-        self._push(move.uci())
-        fen = self._shown().fen
-        self._board.pop()
-        self._played.pop()
-        return fen
+    def _reply_before(self, fen: str) -> chess.Move:
+        """The opponent's move after which the prompt has this FEN."""
+        board = self._game.board
+        for move in board.legal_moves:
+            board.push(move)
+            shown = self._shown().fen
+            board.pop()
+            if shown == fen:
+                return move
+        raise InvalidInput(f"no move in {board.fen()!r} leads to {fen!r}, where the episode began")
 
     @property
     def role(self) -> str:
-        return chess.COLOR_NAMES[self._board.turn]
+        return chess.COLOR_NAMES[self._game.board.turn]
 
     async def step(self, turn: Turn) -> Step:
-        board, side = self._board, self._board.turn
-        self._mover = side
+        game, board = self._game, self._game.board
+        self._mover = side = board.turn
         mirrored = chess.Board(self._prompt.fen).turn != side
         if turn.verdict is None or turn.verdict.move is None:
-            return self._end("", "0-1" if side else "1-0", ILLEGAL_MOVE)
-        uci = turn.verdict.move.uci
-        self._push(mirrored_move(uci) if mirrored else uci)
-        if score := turn.verdict.eval_after:
-            self._scores.append(score if side else Evaluation(_negative(score.cp), _negative(score.mate)))
-        if end := self._ended():
-            return self._end("", *end)
+            game.play(None)
+        else:
+            uci = turn.verdict.move.uci
+            game.play(board.parse_uci(mirrored_move(uci) if mirrored else uci))
+            if score := turn.verdict.eval_after:
+                game.scores.append(score if side else Evaluation(_negative(score.cp), _negative(score.mate)))
+        if game.end:
+            return self._end("", *game.end)
         san, news = "", ""
         if self.opponent != "self":
             reply_san, _, _ = turn.observation.partition(":")
@@ -245,9 +247,9 @@ class _Game(Environment):
             san = written = board.san(reply)
             if mirrored:
                 written = board.mirror().san(chess.Move.from_uci(mirrored_move(reply.uci())))
-            self._push(reply.uci())
-            if end := self._ended():
-                return self._end(san, *end)
+            game.play(reply)
+            if game.end:
+                return self._end(san, *game.end)
             news = f"Your opponent played {written}.\n"
         prompt = self._shown()
         if self.history == "growing":
@@ -271,16 +273,9 @@ class _Game(Environment):
         return render(self._now(), style=self._style)
 
     def _now(self) -> Position:
-        moves = (*self._position.last_moves, *self._played)
-        return replace(self._position, fen=self._board.fen(), ply=self._board.ply(), last_moves=moves)
-
-    def _push(self, uci: str) -> None:
-        self._board.push_uci(uci)
-        self._played.append(uci)
-
-    def _ended(self) -> tuple[str, str] | None:
-        rules = Rules(max_plies=self.plies, win_cp=self.win_cp, adjudicate_plies=3)
-        return game_end(self._board, rules, scores=self._scores)
+        board = self._game.board
+        moves = (*self._position.last_moves, *(move.uci() for move in board.move_stack))
+        return replace(self._position, fen=board.fen(), ply=board.ply(), last_moves=moves)
 
     def _end(self, san: str, result: str, termination: str) -> Step:
         """The end of the game after a turn of `_mover`."""
@@ -289,8 +284,8 @@ class _Game(Environment):
         other = {"result": self.result * (1.0 - score)} if self.opponent == "self" else {}
         if self.moves_to_mate and termination == "checkmate":
             # The side that mates moved first if the number of moves is odd.
-            moves = (len(self._played) + 1) // 2
-            most = (self.plies + len(self._played) % 2) // 2
+            plies = len(self._game.board.move_stack)
+            moves, most = (plies + 1) // 2, (self.plies + plies % 2) // 2
             winner = mover if score == 1.0 else other
             if winner:
                 winner["moves_to_mate"] = self.moves_to_mate * (1.0 - (moves - 1) / most)
@@ -304,16 +299,17 @@ class _Game(Environment):
         return Opponent(kind, path, self.nodes, self.depth, skill=self.skill, elo=self.elo, every=every)
 
     async def _reply(self) -> chess.Move:
-        rng = random.Random(f"{self._seed}:{len(self._played)}")
+        board = self._game.board
+        rng = random.Random(f"{self._seed}:{len(board.move_stack)}")
         if self.opponent == "random" or rng.random() < self.blunders:
-            return random_move(self._board, seed=rng.getrandbits(31))
+            return random_move(board, seed=rng.getrandbits(31))
         if self.opponent == "engine":
-            return chess.Move.from_uci((await _engine_move(self._board, self._judge))[0].uci())
+            return chess.Move.from_uci((await _engine_move(board, self._judge))[0].uci())
         if self._opponents is None:
             raise InvalidInput(f"opponent={self.opponent[:40]}: nobody plays it here")
         seed = rng.getrandbits(31)
-        move = await self._opponents.move(self.asked, self._now(), self._board, style=self._style, seed=seed)
-        return move or random_move(self._board, seed=seed)
+        move = await self._opponents.move(self.asked, self._now(), board, style=self._style, seed=seed)
+        return move or random_move(board, seed=seed)
 
 
 class _Tools(Environment):
@@ -325,38 +321,51 @@ class _Tools(Environment):
     """What each call costs."""
     search_price: float = Field(default=0.1, ge=0.0, allow_inf_nan=False)
     """What a call of the engine costs besides."""
+    calls: Literal["tags", "template"] = "tags"
+    """Calls are written in plain tags, or as the model's chat template has them, in JSON."""
     _turns_taken: int = PrivateAttr(default=0)
     _searches: int = PrivateAttr(default=0)
 
     def reset(self, position: Position, *, style: str, seed: int, judge: Judge) -> Prompt:
-        prompt = super().reset(position, style=style, seed=seed, judge=judge)
+        return self.ask(super().reset(position, style=style, seed=seed, judge=judge))
+
+    def ask(self, prompt: Prompt) -> Prompt:
+        """Begins a dialogue that asks what `prompt` asks, and returns its first prompt."""
         *before, question = prompt.messages
-        question = replace(question, content=f"{question.content}\n{_TOOLS.format(turns=self.turns - 1)}")
-        self._prompt = replace(prompt, messages=(*before, question))
+        note, tools = TAGS_NOTE, ""
+        if self.calls == "template":
+            note, tools = JSON_NOTE, json.dumps(SCHEMAS)
+            if prompt.style in LINES:
+                raise InvalidInput(f"calls=template: prompts of style {prompt.style} have no chat template")
+        question = replace(question, content=f"{question.content}\n{note.format(turns=self.turns - 1)}")
+        self._prompt = replace(prompt, messages=(*before, question), tools=tools)
         return self._prompt
 
+    def _call(self, text: str) -> Call | None:
+        return tag_call(text) if self.calls == "tags" else json_call(text)
+
     def answers(self, text: str) -> bool:
-        return self._turns_taken + 1 >= self.turns or not _tool_call(text)
+        return self._turns_taken + 1 >= self.turns or not self._call(text)
 
     async def step(self, turn: Turn) -> Step:
         self._turns_taken += 1
-        call = _tool_call(turn.completion.text)
+        call = self._call(turn.completion.text)
         if turn.verdict is not None or call is None:
             return Step()
-        name, words = call
+        name, words, fault = call
         cost = self.price
         if name == "engine" and self._searches < self.searches:
             self._searches += 1
             cost += self.search_price
             output = turn.observation or await self._engine()
         else:
-            output = self._output(name, words)
+            output = fault or self._output(name, words)
         self._prompt = replace(
             self._prompt,
             messages=(
                 *self._prompt.messages,
                 Message("assistant", turn.completion.text),
-                Message("user", output),
+                Message("user" if self.calls == "tags" else "tool", output),
             ),
         )
         return Step(output, {"calls": -cost} if cost else {}, self._prompt)
@@ -388,20 +397,19 @@ class _Tools(Environment):
         return f"No tool {' '.join([name, *words])[:40]!r}: board, legal_moves, after MOVE ..., engine"
 
 
-_TOOLS = (
-    "Before you answer, you may write one call, up to {turns} times, and wait: <tool>board</tool>, "
-    "<tool>legal_moves</tool>, <tool>after MOVE ...</tool> for the board after moves, <tool>engine</tool> "
-    "for the best move, which has a price."
-)
-_CALL = re.compile(r"<tool>\s*(\w{1,20})([^<\\]{0,200})</tool>")
-
-
-def _tool_call(text: str) -> tuple[str, list[str]] | None:
-    """The last call in a text that does not answer after it: the tool's name, and the words after it."""
-    *_, last = None, *_CALL.finditer(text)
-    if last is None or r"\boxed" in text[last.end() :]:
-        return None
-    return last[1], last[2].replace("(", " ").replace(")", " ").replace(",", " ").split()
+async def tool_turns(
+    prompt: Prompt, complete: Callable[[Prompt], Awaitable[Completion]], *, turns: int
+) -> list[Turn]:
+    """The turns of a dialogue that asks what `prompt` asks, each with its prompt: calls in tags, and the
+    answer. The engine cannot be called."""
+    tools, taken = _Tools(turns=turns, searches=0), list[Turn]()
+    asked: Prompt | None = tools.ask(prompt)
+    while asked:
+        completion = await complete(asked)
+        taken.append(Turn(completion, verdict=None, prompt=asked))
+        answers = tools.answers(completion.text)
+        asked = None if answers else (await tools.step(taken[-1])).prompt
+    return taken
 
 
 def _board_text(board: chess.Board) -> str:
@@ -422,7 +430,7 @@ def _negative(number: int | None) -> int | None:
 
 @cache
 def _kinds() -> Mapping[str, Callable[..., Environment]]:
-    built_in: dict[str, Callable[..., Environment]] = {MOVE: _Move, "tools": _Tools, "game": _Game}
+    built_in: dict[str, Callable[..., Environment]] = {MOVE: _Move, TOOLS: _Tools, "game": _Game}
     return {point.name: point.load() for point in entry_points(group="rookery.episodes")} | built_in
 
 
@@ -440,6 +448,18 @@ def environment(spec: str, *, opponents: Opponents | None = None, slot: int = 0)
         raise InvalidInput(f"episode {spec[:80]!r}: {why}") from error
     made._opponents, made._slot = opponents, slot
     return made
+
+
+@contextmanager
+def faults_of(position: Position) -> Iterator[None]:
+    """An environment that fails does so again: the position is wrong for it, not this process."""
+    try:
+        yield
+    except RookeryError:
+        raise
+    except Exception as error:
+        place = f"episode {position.episode[:80]!r} of position {position.id!r}"
+        raise InvalidInput(f"{place}: {type(error).__name__}: {error}") from error
 
 
 def parse_mix(text: str) -> list[tuple[float, str]]:
@@ -461,14 +481,42 @@ def parse_mix(text: str) -> list[tuple[float, str]]:
     return [(share / sum(shares), spec.strip()) for share, (_, spec) in zip(shares, weighed, strict=True)]
 
 
+def with_calls(mix: str, calls: str) -> str:
+    """A mix whose dialogues with tools have these `calls`, unless they name some.
+
+    >>> with_calls("0.7*move + 0.3*tools,turns=2", "template")
+    '0.7*move + 0.3*tools,turns=2,calls=template'
+    """
+    parts = mix.split("+")
+    for place, part in enumerate(parts):
+        kind, *options = (word.strip() for word in part.rpartition("*")[2].split(","))
+        if kind == TOOLS and not any(option.startswith("calls=") for option in options):
+            spec = part.rstrip()
+            parts[place] = f"{spec},calls={calls}{part.removeprefix(spec)}"
+    return "+".join(parts)
+
+
+def opponent_of(spec: str) -> Opponent | None:
+    """Who plays the other side, if it is a game."""
+    game = environment(spec)
+    return game.asked if isinstance(game, _Game) else None
+
+
 def opponents_of(mix: str) -> list[Opponent]:
     """The engines and versions that play in games of a mix."""
-    made = [environment(spec) for _, spec in parse_mix(mix)]
-    return [
-        game.asked
-        for game in made
-        if isinstance(game, _Game) and game.asked.kind in ("stockfish", "uci", "policy")
-    ]
+    played = (opponent_of(spec) for _, spec in parse_mix(mix))
+    return [each for each in played if each and each.kind in ("stockfish", "uci", "policy")]
+
+
+def opponent_kind(spec: str) -> str:
+    """The kind of opponent in games of this kind, which is not checked; empty for other episodes.
+
+    >>> opponent_kind("game,opponent=uci:/bin/engine,nodes=9"), opponent_kind("tools")
+    ('uci', '')
+    """
+    kind, *options = (part.strip() for part in spec.split(","))
+    opponent = dict(option.partition("=")[::2] for option in options).get("opponent", "random")
+    return opponent.partition(":")[0] if kind == "game" else ""
 
 
 def book_of(spec: str) -> str:

@@ -90,6 +90,11 @@ class FenReport:
             self.skipped.append(f"{place}: {reason}"[:_DEFECT_CHARS])
 
     @property
+    def reasons(self) -> str:
+        """Why nothing was read, by the first lines that were left out."""
+        return "; ".join(self.skipped[:3]) or "it is empty"
+
+    @property
     def facts(self) -> dict[str, Any]:
         """The report for a manifest or report.json."""
         dropped = dict(sorted(self.dropped.items()))

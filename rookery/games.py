@@ -1,27 +1,24 @@
-"""When a game of chess ends, and with what result: by its rules, by adjudication, or at a limit of moves."""
+"""A game of chess in progress: its moves, and when and how it ends.
+
+The arena's matches, the games of rollouts and the viewer's Play make their moves here. Who is asked for a
+move, how often, and what is stored of a turn is theirs.
+"""
 
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import chess
+
+from rookery.errors import InvalidInput
+from rookery.trace import Evaluation, Phase, Position
 
 ILLEGAL_MOVE, PLY_LIMIT, ADJUDICATION = "illegal_move", "ply_limit", "adjudication"
 """Terminations beside those of the rules, which have python-chess's names in lower case."""
 
 SCORES = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
 """White's score of each result."""
-
-
-class Score(Protocol):
-    """An evaluation for White: at most one is set."""
-
-    @property
-    def cp(self) -> int | None: ...
-    @property
-    def mate(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +54,53 @@ class Rules:
         return 1 + int(self.illegal.removeprefix("retry:")) if self.illegal.startswith("retry:") else 1
 
 
-def game_end(board: chess.Board, rules: Rules, *, scores: Sequence[Score] | None) -> tuple[str, str] | None:
-    """The result and the termination, or None while the game goes on. `scores` are those of a referee after
-    each move; without one, nothing is adjudicated."""
-    if (outcome := board.outcome()) is not None:
-        return outcome.result(), outcome.termination.name.lower()
-    if rules.claim_draws:
-        # `can_claim_*` would also try every legal move for a claim in advance, which takes far longer.
-        if board.halfmove_clock >= 100:
-            return "1/2-1/2", chess.Termination.FIFTY_MOVES.name.lower()
-        if board.is_repetition(3):
-            return "1/2-1/2", chess.Termination.THREEFOLD_REPETITION.name.lower()
-    if scores is not None and (result := _adjudicated(board.ply(), scores, rules)):
-        return result, ADJUDICATION
-    if len(board.move_stack) < rules.max_plies:
-        return None
-    leader = _leader(scores[-1:], rules.limit_cp) if scores and rules.limit_cp else None
-    return leader or "1/2-1/2", PLY_LIMIT
+@dataclass
+class GameState:
+    """A game by `rules` on `board`, whose move stack has the moves so far. `scores` are the evaluations of a
+    referee, if there is one, for White."""
+
+    board: chess.Board
+    rules: Rules = field(default_factory=Rules)
+    scores: list[Evaluation] = field(default_factory=list)
+    forfeited: bool = field(default=False, init=False)
+    """The side to move has lost, because its answer had no legal move."""
+
+    def play(self, move: chess.Move | None, *, seed: int = 0) -> chess.Move | None:
+        """Makes a move and returns it. If there is none, the rules say what happens: a random move, drawn by
+        `seed`, is made instead, or the game is lost. Raises `InvalidInput` if the move is not legal."""
+        if move is None and self.rules.illegal == "random":
+            move = random_move(self.board, seed=seed)
+        if move is None:
+            self.forfeited = True
+        elif self.board.is_legal(move):
+            self.board.push(move)
+        else:
+            raise InvalidInput(f"{move.uci()!r} is not a legal move in {self.board.fen()!r}")
+        return move
+
+    @property
+    def end(self) -> tuple[str, str] | None:
+        """The result and the termination, or None while the game goes on."""
+        board, rules, scores = self.board, self.rules, self.scores
+        if self.forfeited:
+            return ("0-1" if board.turn else "1-0"), ILLEGAL_MOVE
+        if (outcome := board.outcome()) is not None:
+            return outcome.result(), outcome.termination.name.lower()
+        if rules.claim_draws:
+            # `can_claim_*` would also try every legal move for a claim in advance, which takes far longer.
+            if board.halfmove_clock >= 100:
+                return "1/2-1/2", chess.Termination.FIFTY_MOVES.name.lower()
+            if board.is_repetition(3):
+                return "1/2-1/2", chess.Termination.THREEFOLD_REPETITION.name.lower()
+        if result := _adjudicated(board.ply(), scores, rules):
+            return result, ADJUDICATION
+        if len(board.move_stack) < rules.max_plies:
+            return None
+        leader = _leader(scores[-1:], rules.limit_cp) if scores and rules.limit_cp else None
+        return leader or "1/2-1/2", PLY_LIMIT
 
 
-def _adjudicated(ply: int, scores: Sequence[Score], rules: Rules) -> str | None:
+def _adjudicated(ply: int, scores: Sequence[Evaluation], rules: Rules) -> str | None:
     recent = scores[-rules.adjudicate_plies :]
     if len(recent) < rules.adjudicate_plies:
         return None
@@ -88,7 +112,7 @@ def _adjudicated(ply: int, scores: Sequence[Score], rules: Rules) -> str | None:
     return "1/2-1/2" if drawn else None
 
 
-def _leader(scores: Sequence[Score], cp: int) -> str | None:
+def _leader(scores: Sequence[Evaluation], cp: int) -> str | None:
     """The result for the side that led by `cp` centipawns after each of the moves, or None."""
     mates = (-math.inf, math.inf)
     leads = [score.cp if score.mate is None else mates[score.mate > 0] for score in scores]
@@ -104,3 +128,9 @@ def random_move(board: chess.Board, *, seed: int) -> chess.Move:
     'b2b3'
     """
     return random.Random(seed).choice(sorted(board.legal_moves, key=chess.Move.uci))
+
+
+def position_of(board: chess.Board) -> Position:
+    """The position of `board` with the moves before it, as a prompt needs it. The phase is not determined."""
+    moves = tuple(move.uci() for move in board.move_stack)
+    return Position("game", board.fen(), board.ply(), Phase.MIDDLEGAME, "game", last_moves=moves)

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import grpc
 
 from rookery.connections import closable
+from rookery.retries import pause
 
 _OPEN = "/dev/fd"
 """The folder of this process's descriptors, in Linux and macOS."""
@@ -93,8 +94,7 @@ class GrpcConnections(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # n
             else:
                 excess = closed = 0
             before = count
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), _CROWDED_S if closed else _CALM_S)
+            await pause(stopping, _CROWDED_S if closed else _CALM_S)
 
     def _close_waiting(self, port: int) -> tuple[int, int]:
         """Returns how many connections were too many, and how many of them waited and were closed."""

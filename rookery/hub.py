@@ -8,11 +8,12 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError
 from rookery.remote import is_url, local_folder, shipped
 
 CONFIG_FILE = "config.json"
@@ -78,6 +79,14 @@ def is_gpt2(folder: Path) -> bool:
         return bool(json.loads((folder / CONFIG_FILE).read_text()).get("model_type") == "gpt2")
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises `SetupError` if there is none."""
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise SetupError(f"{path}: {error}") from error
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -155,25 +164,46 @@ def with_system_role(template: str) -> str:
 
 
 def _shows_system(template: str) -> bool:
+    mark = "the system's message"
+    messages = [{"role": "system", "content": mark}, {"role": "user", "content": "a question"}]
+    try:
+        return mark in render_chat(template, messages)
+    except InvalidInput:
+        return False
+    except TEMPLATE_ERRORS:  # it needs more than this
+        return True
+
+
+TEMPLATE_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What `render_chat` raises for a template that fails."""
+
+
+def render_chat(
+    template: str, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
+) -> str:
+    """What a chat template makes of messages and the schemas of tools, with the beginning of an answer and
+    without the tokens that begin and end a text. Raises `InvalidInput` if it refuses them or Jinja cannot
+    parse it; one of `TEMPLATE_ERRORS` if it fails; `ImportError` without jinja2."""
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     def refuse(message: str) -> None:
         raise TemplateError(message)
 
-    mark = "the system's message"
-    messages = [{"role": "system", "content": mark}, {"role": "user", "content": "a question"}]
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
+    # As in transformers: Jinja's own escapes what HTML reserves.
+    environment.filters["tojson"] = lambda value, **options: json.dumps(
+        value, **{"ensure_ascii": False, **options}
+    )
+    environment.globals |= {"raise_exception": refuse, "strftime_now": time.strftime}
     try:
-        return mark in environment.from_string(template).render(
-            messages=messages, add_generation_prompt=True, bos_token="", eos_token="", raise_exception=refuse
+        return environment.from_string(template).render(
+            messages=messages, tools=tools, add_generation_prompt=True, bos_token="", eos_token=""
         )
-    except TemplateError:
-        return False
-    except (ArithmeticError, LookupError, TypeError, ValueError):  # it needs more than this
-        return True
+    except TemplateError as error:
+        raise InvalidInput(f"chat template: {error}") from error
 
 
 def text_folder(model: str, *, download: bool = True) -> Path:

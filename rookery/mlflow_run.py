@@ -83,7 +83,7 @@ def refuses(error: Exception) -> bool:
 def source_tags(*, parent: str = "") -> Mapping[str, str]:
     """Returns tags for MLflow. Those that begin with `mlflow.` are names that MLflow itself uses. `parent` is
     the run below which MLflow shows this one; the default is that of `PARENT_VARIABLE`."""
-    commit, parent = _git_commit(), parent or os.environ.get(PARENT_VARIABLE, "")
+    commit, parent = git_commit(), parent or os.environ.get(PARENT_VARIABLE, "")
     return {
         "rookery.version": rookery.__version__,
         **({"mlflow.source.git.commit": commit} if commit else {}),
@@ -91,7 +91,7 @@ def source_tags(*, parent: str = "") -> Mapping[str, str]:
     }
 
 
-def _git_commit() -> str:
+def git_commit() -> str:
     """Returns the commit, with `-dirty` if files have changed since; empty outside Rookery's repository."""
     if not (_ROOT / ".git").exists():
         return ""

@@ -1,13 +1,11 @@
 """The settings that a run takes from its model, unless the user sets them."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rookery.errors import SetupError
-from rookery.hub import CONFIG_FILE, chat_template, read_manifest, text_folder
+from rookery.hub import CONFIG_FILE, chat_template, read_manifest, read_object, text_folder
 from rookery.prompt import LINES, STYLES
 
 CHAT_STYLE = "fen-legal-san"
@@ -48,7 +46,7 @@ def model_defaults(model: str, *, style: str | None = None, download: bool = Fal
     files is damaged.
     """
     folder = text_folder(model, download=download)
-    config = _object(folder / CONFIG_FILE)
+    config = read_object(folder / CONFIG_FILE)
     manifest, template = read_manifest(folder), chat_template(folder)
     weights = parameter_count(config)
     size = f"{weights / 1e6:,.0f} million weights" if weights else "weights of unknown number"
@@ -111,10 +109,3 @@ def parameter_count(config: Mapping[str, Any]) -> int | None:
         return int(config["num_hidden_layers"] * layer + heads_of_words * config["vocab_size"] * width)
     except (KeyError, TypeError, ZeroDivisionError):
         return None
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise SetupError(f"{path}: {error}") from error

@@ -15,7 +15,7 @@ import chess
 from rookery.pgn.rawgame import GLYPHS
 from rookery.trace import Outcome
 
-VERSION = 3
+VERSION = 4
 """Increased whenever this module or `parse` reads a text differently. It is a part of `reward_version`."""
 
 _NULL_MOVES = frozenset({"--", "Z0", "z0", "0000", "@@@@"})  # python-chess reads most of them as moves
@@ -42,8 +42,9 @@ _SPACED_ARROW = re.compile(r"(?<=[a-h][1-8])\s*(?:->|[\u2192\u21d2\u27f6])\s*(?=
 _SEPARATORS = re.compile(r"[\s,;|()/]+|\bor\b|\band\b")
 _LEADING_NUMBER = re.compile(r"\A\d{0,3}\.+")
 
+_UCI = r"[a-h][1-8][a-h][1-8][qrbn]?"
 _NAMED_MOVE = re.compile(
-    r"(?<![A-Za-z0-9-])(?:([a-h][1-8][a-h][1-8][qrbn]?)"
+    rf"(?<![A-Za-z0-9-])(?:({_UCI})(?:(?: {_UCI}){{0,9}} \d{{1,3}}%)?"
     r"|((?:O-O(?:-O)?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|(?:[a-h]x)?[a-h][1-8](?:=[QRBN])?)[+#]?))(?![A-Za-z0-9-])"
 )
 
@@ -65,8 +66,9 @@ def read_move(text: str, board: chess.Board) -> Reading:
     >>> read_move("Nf3 or e4", board).outcome
     <Outcome.AMBIGUOUS: 'ambiguous'>
     """
-    text = _SPACED_ARROW.sub("-", text.translate(GLYPHS))
-    text = _SPACED_EN_PASSANT.sub("", _SPACED_PROMOTION.sub(r"\1\2\3", text))
+    if not (text.isascii() and text.isalnum()):
+        text = _SPACED_ARROW.sub("-", text.translate(GLYPHS))
+        text = _SPACED_EN_PASSANT.sub("", _SPACED_PROMOTION.sub(r"\1\2\3", text))
     reading = _read_part(text, board)
     if reading.outcome is not Outcome.UNPARSABLE:
         return reading
@@ -76,7 +78,8 @@ def read_move(text: str, board: chess.Board) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class NamedMove:
-    """A move that prose names at `text[start:end]`, in UCI. `move` is None if it is illegal."""
+    """A move that prose names at `text[start:end]`, in UCI. `move` is None if it is illegal. A line with a
+    value, such as `e2e4 e7e5 53%`, is one name of its first move."""
 
     uci: str
     start: int
@@ -88,10 +91,12 @@ def named_moves(text: str, board: chess.Board) -> Iterator[NamedMove]:
     """The moves that prose names, in the order of the text and with repetitions.
 
     Moves in UCI always count. Moves in SAN count only if they are legal on `board`, because a text also names
-    replies and squares.
+    replies and squares. What follows the first move of a line with a value is no name.
 
     >>> [named.uci for named in named_moves("e4 or Nf3, not Nf6 or e2e5: e4!", chess.Board())]
     ['e2e4', 'g1f3', 'e2e5', 'e2e4']
+    >>> [named.uci for named in named_moves("e2e4 e7e5 53% g1f3 d7d5 52%", chess.Board())]
+    ['e2e4', 'g1f3']
     """
     read: dict[str, chess.Move | None] = {}
     for match in _NAMED_MOVE.finditer(text):

@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PuzzleTurn:
     """A turn of the solver: the position, the moves played since the puzzle's start, and the right move."""
 
     fen: str
@@ -66,12 +66,12 @@ class Puzzle:
     url: str
     start: str = ""
 
-    def turns(self) -> Iterator[Turn]:
+    def turns(self) -> Iterator[PuzzleTurn]:
         board = chess.Board(self.fen)
         played = [self.opponent_move] if self.opponent_move else []
         for number, move in enumerate(self.solution):
             if number % 2 == 0:
-                yield Turn(board.fen(), tuple(played), move)
+                yield PuzzleTurn(board.fen(), tuple(played), move)
             board.push_uci(move)
             played.append(move)
 

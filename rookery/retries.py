@@ -1,7 +1,8 @@
-"""Repeats calls that failed, with pauses in between."""
+"""Repeats calls that failed, with pauses in between, and pauses that a stop ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -35,3 +36,10 @@ async def retry(
             failed(error, failures)
             await asyncio.sleep(pause_s)
     return await call()
+
+
+async def pause(stopping: asyncio.Event, seconds: float) -> bool:
+    """Waits for `stopping`, at most `seconds`. Returns whether it is set."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), seconds)
+    return stopping.is_set()

@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -40,6 +40,7 @@ from rookery.middleware import (
     TokenInterceptor,
 )
 from rookery.processes.ports import bind
+from rookery.retries import pause
 from rookery.waits import overdue
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ HEALTH_S = 0.5
 """Seconds between two updates of the gRPC health status."""
 
 _QUOTED_ERRORS = 10
+
+BODY_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The body is not UTF-8"},
+    413: {"description": "The body is too large"},
+}
+"""For OpenAPI: what `add_problem_handlers` refuses of a body."""
 
 
 class Address(Protocol):
@@ -349,8 +356,7 @@ async def _tell_health(servicer: Any, service: Service, stopping: asyncio.Event)
         status = HealthCheckResponse.SERVING if well else HealthCheckResponse.NOT_SERVING
         for name in ("", *service.grpc_services):
             await servicer.set(name, status)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), HEALTH_S)
+        await pause(stopping, HEALTH_S)
     await servicer.enter_graceful_shutdown()
 
 

@@ -12,6 +12,7 @@ import tomllib
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
@@ -30,6 +31,7 @@ from pydantic_settings import (
 )
 
 from rookery.errors import QUOTED_CHARS, InvalidInput, NotFound, RookeryError, SetupError
+from rookery.files import replace_file
 from rookery.flags import complete_help, explain_arguments, explain_values, protect, restore
 from rookery.masking import mask_setting, printable
 from rookery.origins import OriginRecorder, Origins, as_toml, last_origins, place_of_value
@@ -83,7 +85,12 @@ class Settings(BaseSettings):
             sources.append(TomlFile(settings_cls, values))
         if "preset" in settings_cls.model_fields:
             sources.append(PresetFile(settings_cls, {}))
-        return (*sources, OriginRecorder(settings_cls, {}))
+        return (*sources, *cls.weakest_sources(), OriginRecorder(settings_cls, {}))
+
+    @classmethod
+    def weakest_sources(cls) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Further sources, which all others come before."""
+        return ()
 
     @classmethod
     def table(cls) -> str:
@@ -157,10 +164,9 @@ class Settings(BaseSettings):
                 where it comes from.
             SystemExit: --help or --dry-run was given, and has been answered.
         """
-        source: CliSettingsSource[Any] = CliSettingsSource(
-            cls, cli_prog_name=prog, add_argument_method=cls._add_argument
-        )
-        if not {"-h", "--help"}.isdisjoint(argv):
+        wants_help = not {"-h", "--help"}.isdisjoint(argv)
+        source = (_flags.__wrapped__ if wants_help else _flags)(cls, prog)
+        if wants_help:  # which `complete_help` changes
             values = cls.values_without_flags()
             fields = {field.alias or name: field for name, field in cls.model_fields.items()}
             complete_help(source.root_parser, cls.__doc__ or "", fields, values, cls._places(values))
@@ -238,6 +244,12 @@ class Settings(BaseSettings):
         (group or parser).add_argument(*flags, **options)
 
 
+@lru_cache(maxsize=64)
+def _flags(kind: type[Settings], prog: str) -> CliSettingsSource[Any]:
+    """The parser of a command's flags. To make one takes longer than all else that `parse` does."""
+    return CliSettingsSource(kind, cli_prog_name=prog, add_argument_method=kind._add_argument)
+
+
 class SharedEnvironment(InitSettingsSource):
     """The variables that all members of a run read, such as ROOKERY_REDIS_URL and ROOKERY_TOKEN_FILE."""
 
@@ -311,7 +323,8 @@ class PresetSettings(Settings):
     def write_resolved(self, folder: Path) -> None:
         """Writes the settings to `folder`, as a TOML file that can be used with ROOKERY_CONFIG."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table(), unread=self.unread()))
+        text = as_toml(self, self.table(), unread=self.unread())
+        replace_file(folder / f"{self.table()}.toml", text.encode())
 
     def print_resolved(self, origins: Origins) -> None:
         sys.stdout.write(annotated_toml(self, origins))

@@ -9,9 +9,15 @@ from rookery.masking import printable
 
 
 class SafeConsole(Console):
-    """A console that escapes the control characters of what it prints, but not those of styles and bars."""
+    """A console that escapes the control characters of what it prints, but not those of styles and bars.
+
+    Characters that the terminal's encoding lacks become question marks.
+    """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of `renderable`, with their text escaped."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+            if not segment.control:
+                text = printable(segment.text).encode(self.encoding, "replace").decode(self.encoding)
+                segment = Segment(text, segment.style)
+            yield segment

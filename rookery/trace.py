@@ -83,11 +83,14 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A position as the model sees it. `fen` is the board on which the answer is read. It differs from the
-    position's FEN if the style mirrors the board so that the side to move is White."""
+    position's FEN if the style mirrors the board so that the side to move is White. `tools` are the schemas
+    of the tools that the chat template shows, in JSON; empty if there are none, or the prompt is that of a
+    turn that continues."""
 
     style: str
     messages: tuple[Message, ...]
     fen: str
+    tools: str = ""
 
 
 @dataclass(frozen=True, slots=True)

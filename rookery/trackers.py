@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import SetupError
+from rookery.files import replace_file
 from rookery.masking import mask_setting
 from rookery.mlflow_run import EXPERIMENT, LONGEST_VALUE, connect
 
@@ -95,7 +96,7 @@ def _start(name: str, folder: Path) -> Any:
 def _id_of(folder: Path) -> str:
     path = folder / _ID_FILE
     if not path.exists():
-        path.write_text(secrets.token_hex(8))
+        replace_file(path, secrets.token_hex(8).encode())
     return path.read_text()
 
 

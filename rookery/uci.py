@@ -7,7 +7,7 @@ searches. `rookery.engines` runs the engine.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rookery.errors import EngineFault
 from rookery.trace import Evaluation
@@ -18,8 +18,7 @@ _INFO = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A search of `nodes` nodes from `fen`, restricted to `move` if it is given. `lines` is MultiPV. With
     `chess960`, castling is written as the king capturing its rook."""
 
@@ -41,8 +40,7 @@ class Query:
         return f"setoption name MultiPV value {self.lines}\nsetoption name UCI_Chess960 value {chess960}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of play in UCI and its score for the side to move. `wdl` is the engine's estimate of wins, draws
     and losses per mille, if it reports one."""
 
@@ -51,8 +49,7 @@ class Line:
     wdl: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(NamedTuple):
     """The lines of the last finished iteration, best first. `nodes` counts the whole search."""
 
     lines: tuple[Line, ...]

@@ -45,6 +45,14 @@ R1_TEMPLATE = (
 """Opens the reasoning in the prompt, and strips that of every answer, as DeepSeek-R1's does."""
 
 
+HERMES_TEMPLATE = (
+    "{% if tools %}<tools>{{ tools | tojson }}</tools>{% endif %}{% for m in messages %}<{{ m.role }}>"
+    '{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{"name": "{{ c.function.name }}", '
+    '"arguments": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}{% endfor %}'
+)
+"""Shows tools, calls of them and their results, as Hermes' and Qwen's do."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChatModel:
     """A tokenizer and the architecture that goes with it."""

@@ -37,7 +37,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # and no other numbers where there are 
 # Else this process and each that tests start would compile what they import of Rookery and the tests again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-_paths = [str(ROOT / "tests" / "forked"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+_paths = [str(ROOT / "tests" / "startup"), str(ROOT), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
 
 # Last, and so for what the machine itself lacks: uv.

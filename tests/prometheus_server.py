@@ -11,15 +11,16 @@ import yaml
 from tests.conftest import ROOT, free_port, require
 from tests.waiting import until
 
-WINDOW = "30s"
-"""Stands for Grafana's `$__rate_interval`."""
+VARIABLES = {"$__rate_interval": "30s", "$run": "watched"}
+"""What stands for Grafana's variables."""
 
 
 class PrometheusServer:
     """Use as a context manager. `targets` are addresses (host:port) by job; jobs without one are left out."""
 
     def __init__(self, folder: Path, targets: Mapping[str, str]) -> None:
-        config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+        text = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
+        config = yaml.safe_load(text.replace("${RUN}", VARIABLES["$run"]))  # as docker-compose.yml does
         config["global"] |= {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config["rule_files"] = [str(ROOT / "deploy/prometheus/rules.yml")]
         config["scrape_configs"] = [job for job in config["scrape_configs"] if job["job_name"] in targets]
@@ -49,10 +50,11 @@ class PrometheusServer:
         self._process.wait(60)
 
     def ask(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Series and values of an instant query; `$__rate_interval` is half a minute."""
+        """Series and values of an instant query, which may have variables of `VARIABLES`."""
+        for name, value in VARIABLES.items():
+            expression = expression.replace(name, value)
         answer: dict[str, Any] = httpx.get(
-            f"http://127.0.0.1:{self._port}/api/v1/query",
-            params={"query": expression.replace("$__rate_interval", WINDOW)},
+            f"http://127.0.0.1:{self._port}/api/v1/query", params={"query": expression}
         ).json()
         assert answer["status"] == "success", (expression, answer)
         rows = answer["data"]["result"]

@@ -5,7 +5,9 @@ import gzip
 import json
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import chess
@@ -35,7 +37,7 @@ from rookery.trace import (
 START_MS = 1763721014000
 SIZE, BATCH, STEPS = 4, 4, 8
 MODEL = "models/rook-tiny"
-REWARD_VERSION = "delta-1/parser-3/lichess-k0.00368208/nodes-1000/hash-1/stockfish-15.1"
+REWARD_VERSION = "delta-1/parser-4/lichess-k0.00368208/nodes-1000/hash-1/stockfish-15.1"
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 HOSTILE = {
@@ -48,14 +50,15 @@ HOSTILE = {
 }
 
 
-def groups(run: str, *, seed: int, count: int = BATCH * (STEPS + 1)) -> list[TraceGroup]:
+@cache
+def groups(run: str, *, seed: int, count: int = BATCH * (STEPS + 1)) -> tuple[TraceGroup, ...]:
     """Groups on the positions of one game; answers depend on the seed. The last batch was not trained on."""
     order, answers, board = random.Random(0), random.Random(seed), chess.Board()
     made = []
     for number in range(count):
         board.push(order.choice([move for move in board.legal_moves if not board.gives_check(move)]))
         made.append(_group(run, number, board, answers))
-    return made
+    return tuple(made)
 
 
 def _group(run: str, number: int, board: chess.Board, rng: random.Random) -> TraceGroup:
@@ -182,7 +185,7 @@ def _write_ratios(path: Path, batch: list[TraceGroup]) -> None:
             file.write(json.dumps({"group": group.id, **figures}) + "\n")
 
 
-def add_file(runs: Path, name: str, made: list[TraceGroup], *, first: int) -> None:
+def add_file(runs: Path, name: str, made: Sequence[TraceGroup], *, first: int) -> None:
     """Writes one more file of the run's archive, with entries from number `first` on."""
     pairs = [(f"{START_MS + first + n}-0", group) for n, group in enumerate(made)]
     archive = TraceArchive(open_folder(runs / name / "archive"))
@@ -207,10 +210,13 @@ def _step(number: int, made: list[TraceGroup]) -> dict[str, float]:
     }
 
 
-def game_group(run: str, *, fen: str = chess.STARTING_FEN, plies: int = 12) -> TraceGroup:
+def game_group(
+    run: str, *, fen: str = chess.STARTING_FEN, plies: int = 12, colours: str = "mover"
+) -> TraceGroup:
     """Two games of the policy, with real replies. Its moves are random, and the second game ends with an
-    illegal one."""
-    position = Position("game:2:0", fen, 0, Phase.OPENING, "game", episode=f"game,plies={plies}")
+    illegal one. With `colours=both`, its opponent begins the second game."""
+    kind = f"game,plies={plies},colours={colours}"
+    position = Position("game:2:0", fen, 0, Phase.OPENING, "game", episode=kind)
     (like,) = groups(run, seed=9, count=1)
     rng = random.Random(2)
     games = [
@@ -229,13 +235,15 @@ def game_group(run: str, *, fen: str = chess.STARTING_FEN, plies: int = 12) -> T
 async def _game(
     position: Position, rng: random.Random, *, seed: int, illegal_turn: int | None
 ) -> tuple[Turn, ...]:
-    episode, turns = environment(position.episode), list[Turn]()
+    episode, turns = environment(position.episode, slot=seed), list[Turn]()
     prompt: Prompt | None = episode.reset(position, style="mover-squares", seed=seed, judge=_no_judge)
+    own_prompt = await episode.begin()
+    prompt = own_prompt or prompt
     while prompt:
         answer = _trace("", chess.Board(prompt.fen), rng).turns[0]
         while (answer.verdict is not None and answer.verdict.move is None) != (len(turns) == illegal_turn):
             answer = _trace("", chess.Board(prompt.fen), rng).turns[0]
-        turn = replace(answer, prompt=prompt if turns else None)
+        turn = replace(answer, prompt=prompt if turns else own_prompt, role=episode.role)
         step = await episode.step(turn)
         turns.append(replace(turn, observation=step.observation, rewards=step.rewards))
         prompt = step.prompt

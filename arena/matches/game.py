@@ -15,18 +15,18 @@ import chess.engine
 
 from arena.players.player import Player
 from rookery.engines.player import Reply
-from rookery.errors import Unavailable
-from rookery.games import ILLEGAL_MOVE, SCORES, Rules, game_end, random_move
+from rookery.errors import ContextExceeded, Unavailable
+from rookery.games import SCORES, GameState, Rules
 from rookery.openings import Opening
 from rookery.retries import retry
-from rookery.trace import Outcome
+from rookery.trace import Evaluation, Outcome
 
 FAULT_TRIES = 3
 """How often a move is asked for before the game is given up because its player does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class MatchTurn:
     """One player's turn.
 
     Attributes:
@@ -68,7 +68,7 @@ class Fixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Game:
+class MatchGame:
     """A finished game."""
 
     key: str
@@ -79,20 +79,20 @@ class Game:
     result: str
     """`1-0`, `0-1` or `1/2-1/2`."""
     termination: str
-    turns: tuple[Turn, ...] = field(repr=False)
+    turns: tuple[MatchTurn, ...] = field(repr=False)
 
     @property
     def white_score(self) -> float:
         """1, 1/2 or 0."""
         return SCORES[self.result]
 
-    def turns_of(self, name: str) -> tuple[Turn, ...]:
+    def turns_of(self, name: str) -> tuple[MatchTurn, ...]:
         whites_turn = self.opening.board().turn
         first = self.white if whites_turn else self.black
         return self.turns[0::2] if first == name else self.turns[1::2]
 
 
-Play: TypeAlias = Callable[[Fixture], Awaitable[Game]]
+Play: TypeAlias = Callable[[Fixture], Awaitable[MatchGame]]
 """Plays a game between players and by rules that it knows: `play` here, or a worker elsewhere."""
 
 
@@ -103,26 +103,24 @@ async def play(
     *,
     referee: Player | None = None,
     backoff_s: float = 1.0,
-) -> Game:
+) -> MatchGame:
     """Plays the game to its end. The result depends only on the fixture, the players and the rules. Raises
-    `Unavailable` if a player did not answer in `FAULT_TRIES` attempts; the game then has no result."""
-    board = fixture.opening.board()
+    `Unavailable` if a player did not answer in `FAULT_TRIES` attempts; the game then has no result. Raises
+    `ContextExceeded` if the first prompt of a player does not fit its model; a later one is no legal move."""
+    turns: list[MatchTurn] = []
+    game = GameState(fixture.opening.board(), rules)
     sides = {chess.WHITE: players[fixture.white], chess.BLACK: players[fixture.black]}
-    turns: list[Turn] = []
-    while (end := game_end(board, rules, scores=None if referee is None else turns)) is None:
-        turn = await _turn(board, sides[board.turn], rules, seed=fixture.seed, backoff_s=backoff_s)
-        if turn.move is None:
-            turns.append(turn)
-            end = ("0-1" if board.turn else "1-0"), ILLEGAL_MOVE
-            break
-        board.push_uci(turn.move)
-        if referee is not None and not board.is_game_over():
-            judged = await _ask(referee, board, seed=fixture.seed, backoff_s=backoff_s)
+    while (end := game.end) is None:
+        player, first = sides[game.board.turn], len(turns) < 2
+        turn = await _turn(game, player, first=first, seed=fixture.seed, backoff_s=backoff_s)
+        if referee is not None and turn.move is not None and not game.board.is_game_over():
+            judged = await _ask(referee, game.board, seed=fixture.seed, backoff_s=backoff_s)
             cp, mate = _white_view(judged.score)  # of a short search, an engine may tell no more than a bound
             turn = replace(turn, cp=cp, mate=mate)
+            game.scores.append(Evaluation(cp, mate))
         turns.append(turn)
     result, termination = end
-    return Game(
+    return MatchGame(
         key=fixture.key,
         pair=fixture.pair,
         white=fixture.white,
@@ -134,19 +132,24 @@ async def play(
     )
 
 
-async def _turn(board: chess.Board, player: Player, rules: Rules, *, seed: int, backoff_s: float) -> Turn:
-    outcomes: list[str] = []
+async def _turn(game: GameState, player: Player, *, first: bool, seed: int, backoff_s: float) -> MatchTurn:
+    """The player's turn, whose move is made."""
+    board, outcomes = game.board, list[str]()
     tokens, seconds = 0, 0.0
     move = None
-    while move is None and len(outcomes) < rules.tries:
+    while move is None and len(outcomes) < game.rules.tries:
         try_seed = derived_seed(seed, board.ply(), len(outcomes))
-        reply = await _ask(player, board, seed=try_seed, backoff_s=backoff_s)
+        try:
+            reply = await _ask(player, board, seed=try_seed, backoff_s=backoff_s)
+        except ContextExceeded:
+            if first:  # not even the shortest prompt fits: the player is set up wrongly
+                raise
+            reply = Reply(None, Outcome.TRUNCATED)
         outcomes += map(str, (*reply.failed, reply.outcome))
         tokens, seconds, move = tokens + reply.tokens, seconds + reply.seconds, reply.move
-    if move is None and rules.illegal == "random":
-        move = random_move(board, seed=derived_seed(seed, board.ply(), -1))
+    move = game.play(move, seed=derived_seed(seed, board.ply(), -1))
     cp, mate = _white_view(reply.score)
-    return Turn(
+    return MatchTurn(
         move=move.uci() if move else None,
         outcomes=tuple(outcomes),
         text=reply.text,

@@ -17,23 +17,23 @@ import chess.pgn
 from pydantic import TypeAdapter, ValidationError
 
 from arena.answer_store import open_append_only
-from arena.matches.game import Game, Turn
+from arena.matches.game import MatchGame, MatchTurn
 from rookery.errors import InvalidInput, validation_message
 from rookery.games import ADJUDICATION, ILLEGAL_MOVE, PLY_LIMIT
 from rookery.trace import Outcome
 
-_GAME = TypeAdapter(Game)
-_DEFAULTS = {field.name: field.default for field in fields(Turn)}
+_GAME = TypeAdapter(MatchGame)
+_DEFAULTS = {field.name: field.default for field in fields(MatchTurn)}
 
 
 class Journal:
     """An open journal. `games` are those it holds, by key."""
 
-    def __init__(self, file: BinaryIO, games: dict[str, Game]) -> None:
+    def __init__(self, file: BinaryIO, games: dict[str, MatchGame]) -> None:
         self._file = file
         self.games = games
 
-    def add(self, game: Game) -> None:
+    def add(self, game: MatchGame) -> None:
         """Writes `game` down at once."""
         self._file.write(as_line(game).encode())
         self._file.flush()
@@ -48,7 +48,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
         yield Journal(file, {game.key: game for game in read_games(path)})
 
 
-def read_games(path: Path) -> list[Game]:
+def read_games(path: Path) -> list[MatchGame]:
     """The games of the file, without a cut-off last line. Raises `InvalidInput` if there is no such file, or
     a line is not a game."""
     try:
@@ -65,7 +65,7 @@ def read_games(path: Path) -> list[Game]:
     return games
 
 
-def as_line(game: Game) -> str:
+def as_line(game: MatchGame) -> str:
     """The game as a line of JSON. What has its default value is left out of its turns."""
     record = asdict(replace(game, turns=()))
     record["turns"] = [
@@ -82,7 +82,7 @@ _COMMENT = str.maketrans("{}", "()")
 _TAG = str.maketrans('"\\', "'/")
 
 
-def as_pgn(game: Game, versions: Mapping[str, Mapping[str, object]]) -> str:
+def as_pgn(game: MatchGame, versions: Mapping[str, Mapping[str, object]]) -> str:
     """The game as PGN text that ends with an empty line: each move with its evaluation and the answer's text.
     `versions` are the players' descriptions by name, for the tags WhiteVersion and BlackVersion."""
     tree = chess.pgn.Game()
@@ -115,7 +115,7 @@ def as_pgn(game: Game, versions: Mapping[str, Mapping[str, object]]) -> str:
     return tree.accept(chess.pgn.StringExporter(columns=80)) + "\n\n"
 
 
-def _comment(turn: Turn) -> str:
+def _comment(turn: MatchTurn) -> str:
     """What was wrong with the tries, and the text that the player wrote.
 
     Braces, which would end the comment, become round brackets. "[%", with which commands such as `[%eval]`
@@ -131,7 +131,7 @@ def _comment(turn: Turn) -> str:
     return " ".join(notes)
 
 
-def _score(turn: Turn) -> chess.engine.PovScore | None:
+def _score(turn: MatchTurn) -> chess.engine.PovScore | None:
     if turn.mate is not None:
         return chess.engine.PovScore(chess.engine.Mate(turn.mate), chess.WHITE)
     return None if turn.cp is None else chess.engine.PovScore(chess.engine.Cp(turn.cp), chess.WHITE)

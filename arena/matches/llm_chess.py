@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import chess
 
-from arena.matches.game import Game
+from arena.matches.game import MatchGame
 from rookery.games import PLY_LIMIT, Rules
 from rookery.trace import Outcome
 
@@ -21,7 +21,7 @@ _WRONG_MOVES = frozenset({Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE}
 _VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
 
 
-def count(games: Sequence[Game], *, dialogue: bool = False) -> dict[str, float] | None:
+def count(games: Sequence[MatchGame], *, dialogue: bool = False) -> dict[str, float] | None:
     """The counts over `games`, in all of which the model is Black; None without games. `dialogue`: it plays
     by dialogues, of which `llm_max_turns` ended without a move.
 
@@ -68,7 +68,7 @@ def count(games: Sequence[Game], *, dialogue: bool = False) -> dict[str, float] 
     }
 
 
-def _material(game: Game, colour: chess.Color) -> int:
+def _material(game: MatchGame, colour: chess.Color) -> int:
     """The material of `colour` at the end of the game, in pawns."""
     board = game.opening.board()
     for turn in game.turns:

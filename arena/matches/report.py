@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from arena.matches.game import Game
+from arena.matches.game import MatchGame
 from arena.matches.tournament import Unplayed
 from arena.players.player import Player
 from arena.strength.fit import Ratings
@@ -94,7 +94,7 @@ class MatchReport:
     seconds: float
 
 
-def summary(name: str, games: Iterable[Game], player: Player | None = None) -> PlayerSummary:
+def summary(name: str, games: Iterable[MatchGame], player: Player | None = None) -> PlayerSummary:
     """What the player `name` did in `games`."""
     player_games = [game for game in games if name in (game.white, game.black)]
     scores = Counter(score_of(name, game) for game in player_games)
@@ -114,21 +114,28 @@ def summary(name: str, games: Iterable[Game], player: Player | None = None) -> P
     )
 
 
-def encounters(games: Sequence[Game], names: Sequence[str]) -> tuple[Encounter, ...]:
-    """Every pairing of `games`, each from the point of view of the player that comes first in `names`."""
-    pairings: dict[tuple[str, str], list[Game]] = {}
+def encounters(
+    games: Sequence[MatchGame], names: Sequence[str], *, paired: bool = True
+) -> tuple[Encounter, ...]:
+    """Every pairing of `games`, each from the point of view of the player that comes first in `names`. Unless
+    `paired`, every game has the same colours, and counts by itself."""
+    pairings: dict[tuple[str, str], list[MatchGame]] = {}
     for game in games:
         player, opponent = sorted((game.white, game.black), key=names.index)
         pairings.setdefault((player, opponent), []).append(game)
     return tuple(
-        _encounter(player, opponent, encounter_games)
+        _encounter(player, opponent, encounter_games, paired=paired)
         for (player, opponent), encounter_games in pairings.items()
     )
 
 
-def _encounter(player: str, opponent: str, games: Sequence[Game]) -> Encounter:
+def _encounter(player: str, opponent: str, games: Sequence[MatchGame], *, paired: bool) -> Encounter:
     scores = Counter(score_of(player, game) for game in games)
-    pairs = Pentanomial.of(pair_scores(player, games))
+    played, strict = (
+        Pentanomial.of(pair_scores(player, side) if paired else [score_of(player, game) for game in side])
+        for side in (games, [forfeited(game) for game in games])
+    )
+    pairs = played if paired else Pentanomial.of(())
     return Encounter(
         player=player,
         opponent=opponent,
@@ -136,14 +143,14 @@ def _encounter(player: str, opponent: str, games: Sequence[Game]) -> Encounter:
         draws=scores[0.5],
         losses=scores[0.0],
         pairs=pairs,
-        elo=pairs.elo,
+        elo=played.elo,
         normalised_elo=pairs.normalised_elo,
-        strict_elo=Pentanomial.of(pair_scores(player, map(forfeited, games))).elo,
-        superiority=pairs.superiority,
+        strict_elo=strict.elo,
+        superiority=played.superiority,
     )
 
 
-def forfeited(game: Game) -> Game:
+def forfeited(game: MatchGame) -> MatchGame:
     """The game as it would have ended if its first illegal move had lost."""
     for number, turn in enumerate(game.turns):
         if not turn.legal_at_once:
@@ -153,12 +160,12 @@ def forfeited(game: Game) -> Game:
     return game
 
 
-def score_of(name: str, game: Game) -> float:
+def score_of(name: str, game: MatchGame) -> float:
     """The score of the player `name` in `game`: 1, 1/2 or 0."""
     return game.white_score if game.white == name else 1 - game.white_score
 
 
-def pair_scores(name: str, games: Iterable[Game]) -> list[float]:
+def pair_scores(name: str, games: Iterable[MatchGame]) -> list[float]:
     """The mean scores of `name` in the pairs of which both games are there."""
     pairs: dict[int, list[float]] = {}
     for game in games:
@@ -181,14 +188,15 @@ def encounter_text(encounter: Encounter) -> str:
     games = e.wins + e.draws + e.losses
     share = (e.wins + e.draws / 2) / games
     line = f"{e.player} - {e.opponent}: {games} games, +{e.wins} ={e.draws} -{e.losses}, {share:.1%}"
-    if not e.pairs.pairs:
+    if e.elo == Elo(None, None, None):
         return line
     strict = "" if e.strict_elo == e.elo else f", {elo_text(e.strict_elo)} if illegal moves had lost"
-    return (
-        f"{line}\nElo {elo_text(e.elo)}{strict}, normalised {elo_text(e.normalised_elo)}, 95% intervals; "
-        f"likelihood of superiority {e.superiority:.1%}\n"
-        f"pairs with 0, 1/2, 1, 1 1/2, 2 points: {', '.join(map(str, e.pairs.counts))}"
-    )
+    normalised = f", normalised {elo_text(e.normalised_elo)}" if e.pairs.pairs else ""
+    lines = [line, f"Elo {elo_text(e.elo)}{strict}{normalised}, 95% intervals; likelihood of superiority "
+                   f"{e.superiority:.1%}"]  # fmt: skip
+    if e.pairs.pairs:
+        lines.append(f"pairs with 0, 1/2, 1, 1 1/2, 2 points: {', '.join(map(str, e.pairs.counts))}")
+    return "\n".join(lines)
 
 
 def sprt_text(result: SprtResult) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from arena.matches import llm_chess
-from arena.matches.game import Game
+from arena.matches.game import MatchGame
 from arena.matches.journal import as_pgn, open_journal, read_games
 from arena.matches.report import (
     VERSION,
@@ -50,7 +50,7 @@ class Gate:
         self._first_of_pair: dict[int, float] = {}
         self._counts = [0] * len(SCORES)
 
-    def __call__(self, game: Game) -> bool:
+    def __call__(self, game: MatchGame) -> bool:
         """Takes in the game. Returns whether the test has come to a decision."""
         score = score_of(self._player, game)
         if game.pair not in self._first_of_pair:
@@ -127,7 +127,7 @@ def run_elo(settings: EloSettings, *, console: Console | None = None) -> Ratings
     return ratings
 
 
-def rate(games: Sequence[Game], anchors: Mapping[str, float]) -> Ratings:
+def rate(games: Sequence[MatchGame], anchors: Mapping[str, float]) -> Ratings:
     """The ratings of all players. Without an anchor that played, `random` is held at 0 if it did."""
     results = [(game.white, game.black, game.white_score) for game in games]
     names = {name for white, black, _ in results for name in (white, black)}
@@ -173,7 +173,7 @@ class _Session:
         pairings: Sequence[tuple[str, str]],
         *,
         both_colours: bool = True,
-        enough: Callable[[Game], bool] | None = None,
+        enough: Callable[[MatchGame], bool] | None = None,
     ) -> Played:
         """Plays what is not in the journal yet, and writes all games as PGN."""
         schedule = fixtures(
@@ -231,7 +231,7 @@ class _Session:
             openings="none" if counts else book.name if book else "built-in",
             seed=self._settings.seed,
             players=tuple(summary(name, played.games, player) for name, player in self._players.items()),
-            encounters=encounters(played.games, list(self._players)),
+            encounters=encounters(played.games, list(self._players), paired=counts is None),
             ratings=ratings,
             sprt=sprt,
             llm_chess=counts,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import combinations
 
-from arena.matches.game import Fixture, Game, Play
+from arena.matches.game import Fixture, MatchGame, Play
 from arena.matches.journal import Journal
 from arena.players.player import Player
 from rookery.errors import InvalidInput, Unavailable
@@ -80,7 +80,7 @@ class Unplayed:
 class Played:
     """The games in the order of the schedule, up to where the tournament stopped."""
 
-    games: tuple[Game, ...]
+    games: tuple[MatchGame, ...]
     unplayed: tuple[Unplayed, ...]
 
 
@@ -90,8 +90,8 @@ async def play_all(
     *,
     journal: Journal,
     concurrency: int,
-    finished: Callable[[Game], None] = lambda game: None,
-    enough: Callable[[Game], bool] = lambda game: False,
+    finished: Callable[[MatchGame], None] = lambda game: None,
+    enough: Callable[[MatchGame], bool] = lambda game: False,
 ) -> Played:
     """Plays what is not in `journal` yet.
 
@@ -127,8 +127,8 @@ class _State:
         schedule: Sequence[Fixture],
         journal: Journal,
         *,
-        finished: Callable[[Game], None],
-        enough: Callable[[Game], bool],
+        finished: Callable[[MatchGame], None],
+        enough: Callable[[MatchGame], bool],
         patience: int,
     ) -> None:
         self._schedule = schedule
@@ -138,12 +138,12 @@ class _State:
         self._patience = patience
         self._faults_in_a_row = 0
         self._unplayed: dict[str, Unplayed] = {}
-        self._settled: list[Game | Unplayed] = []
+        self._settled: list[MatchGame | Unplayed] = []
         self.ended = False
         self.waiting = iter([fixture for fixture in schedule if fixture.key not in journal.games])
         self._advance()
 
-    def settle(self, game: Game) -> None:
+    def settle(self, game: MatchGame) -> None:
         self._faults_in_a_row = 0
         self._journal.add(game)
         self._finished(game)
@@ -168,10 +168,10 @@ class _State:
             if result is None:
                 break
             self._settled.append(result)
-            self.ended = isinstance(result, Game) and self._enough(result)
+            self.ended = isinstance(result, MatchGame) and self._enough(result)
 
     def played(self) -> Played:
         return Played(
-            games=tuple(result for result in self._settled if isinstance(result, Game)),
+            games=tuple(result for result in self._settled if isinstance(result, MatchGame)),
             unplayed=tuple(result for result in self._settled if isinstance(result, Unplayed)),
         )

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
-from arena.matches.game import Fixture, Game, Play, play
+from arena.matches.game import Fixture, MatchGame, Play, play
 from arena.players.player import Player
 from arena.players.spec import make_player
 from rookery.errors import InvalidInput, SetupError
@@ -55,7 +55,7 @@ def playing(
 
 def _play_on_worker(
     specs: tuple[str, ...], judge: str | None, described: list[dict[str, Any]], fixture: Fixture, rules: Rules
-) -> Game:
+) -> MatchGame:
     runner, cast = kept(_open_cast, specs, judge)
     for here, there in zip(_descriptions(cast), described, strict=True):
         if here != there:

@@ -1,20 +1,24 @@
-"""A model that chooses actions in a dialogue before it moves: the protocol of LLM Chess.
+"""Models that may ask before they answer: by the protocol of LLM Chess, or with the tools of episodes.
 
-The model sees the board and the legal moves only if it asks for them. The wording, the actions and the limits
-are those of maxim-saplin/llm_chess (`llm_chess.py`, `custom_agents.py`, 2025). Each turn of a game is a new
-dialogue.
+In LLM Chess, a model sees the board and the legal moves only if it asks for them. The wording, the actions
+and the limits are those of maxim-saplin/llm_chess (`llm_chess.py`, `custom_agents.py`, 2025). Each turn of a
+game is a new dialogue.
 """
 
+import asyncio
+import random
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import chess
 
 from arena.players.model import ModelPlayer
 from rookery.answers import after_reasoning
 from rookery.engines.player import Reply
-from rookery.trace import Message, Outcome, Prompt
+from rookery.episodes import tool_turns
+from rookery.errors import ContextExceeded
+from rookery.trace import Completion, Message, Outcome, Prompt
 
 MOST_TURNS, MOST_FAILURES = 10, 3
 """A dialogue that has no move after so many answers, or so many wrong ones, loses the game."""
@@ -39,14 +43,20 @@ class DialoguePlayer(ModelPlayer):
     dialogue: str = "llm-chess"
 
     async def play(self, board: chess.Board, *, seed: int) -> Reply:
-        """See `ModelPlayer.play`. The text is that of the last answer, the tokens are those of all."""
+        """See `ModelPlayer.play`. The text is that of the last answer, the tokens are those of all. When a
+        dialogue no longer fits into the model's context, it ends without a move."""
         started, tokens, failed = time.monotonic(), 0, list[Outcome]()
         task = _TASK.format(colour="white" if board.turn else "black")
         messages = [Message("user", task)]
         text, move = "", None
         for turn in range(MOST_TURNS):
             prompt = Prompt("dialogue", tuple(messages), board.fen())
-            (completion,) = await self.complete(prompt, count=1, seed=seed + turn)
+            try:
+                (completion,) = await self.complete(prompt, count=1, seed=seed + turn)
+            except ContextExceeded:
+                if turn == 0:
+                    raise
+                break
             text, tokens = completion.text, tokens + len(completion.token_ids)
             answer, move, outcome = _answered(after_reasoning(text).lower(), board)
             if outcome:
@@ -75,3 +85,57 @@ def _answered(action: str, board: chess.Board) -> tuple[str, chess.Move | None, 
         raise ValueError(f"illegal uci: {match[1]!r} in {board.fen()}")  # python-chess reads a null move
     except ValueError as error:
         return f"Failed to make move: {error}", None, Outcome.ILLEGAL
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer(Completion):
+    """The last completion of a dialogue, with the tokens of all, after so many calls."""
+
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class ToolsPlayer(ModelPlayer):
+    """Answers questions about positions after calls of tools in tags, as in the episode `tools`, but not of
+    the engine. The answer is the last of at most `tools` turns."""
+
+    tools: int = 4
+
+    async def ask(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
+        """See `ModelPlayer.ask`."""
+        return tuple(await asyncio.gather(*(self._answer(prompt, seed=seed + i) for i in range(count))))
+
+    async def _answer(self, prompt: Prompt, *, seed: int) -> ToolAnswer:
+        """The answer; empty and cut if the dialogue outgrows the model's context."""
+        turns = 0
+
+        async def complete(asked: Prompt) -> Completion:
+            nonlocal turns
+            turns += 1
+            if turns == 1:
+                (first,) = await self.complete(asked, count=1, seed=seed)
+                return first
+            no_room = Completion("", (), (), "length", seed)
+            try:
+                (completion,) = await self.complete(asked, count=1, seed=_turn_seed(seed, turns))
+            except ContextExceeded:
+                return no_room
+            # The server shortens an answer to what the context has left.
+            shortened = completion.truncated and 0 < len(completion.token_ids) < self.sampling.max_tokens
+            return replace(no_room, token_ids=completion.token_ids) if shortened else completion
+
+        completions = [turn.completion for turn in await tool_turns(prompt, complete, turns=self.tools)]
+        last = completions[-1]
+        return ToolAnswer(
+            text=last.text,
+            token_ids=tuple(token for completion in completions for token in completion.token_ids),
+            logprobs=(),
+            finish_reason=last.finish_reason,
+            seed=seed,
+            calls=len(completions) - 1,
+        )
+
+
+def _turn_seed(seed: int, turn: int) -> int:
+    """Of 31 bits, unlike those of other samples, which count up."""
+    return random.Random(f"{seed}:{turn}").getrandbits(31)

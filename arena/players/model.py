@@ -13,6 +13,7 @@ from rookery.chosen_move import chosen_move
 from rookery.clients import InferenceClient
 from rookery.engines.player import Reply
 from rookery.errors import PeerFault
+from rookery.games import position_of
 from rookery.masking import mask_setting
 from rookery.notation import Reading
 from rookery.prompt import GAME_STYLES, LINES, STATE_TASK, render
@@ -27,7 +28,7 @@ from rookery.rookworld import (
     state_answer,
 )
 from rookery.rookworld_env import LEGAL_REWARD
-from rookery.trace import Completion, Phase, Position, Prompt, Sampling
+from rookery.trace import Completion, Prompt, Sampling
 
 _SERVED = frozenset({"name", "client", "model", "sampling", "source"})
 """The fields of a model that `describe` treats apart from its options."""
@@ -81,7 +82,7 @@ class ModelPlayer:
         """
         started = time.monotonic()
         prompt = render(position_of(board), style=self.style)
-        (completion,) = await self.complete(prompt, count=1, seed=seed)
+        (completion,) = await self.ask(prompt, count=1, seed=seed)
         reading, score = read_answer(completion, prompt, board)
         return Reply(
             move=reading.move,
@@ -91,6 +92,11 @@ class ModelPlayer:
             score=score,
             seconds=time.monotonic() - started,
         )
+
+    async def ask(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
+        """`count` answers to a question about a position; number i has seed `seed + i`. Raises as `play`
+        does."""
+        return await self.complete(prompt, count=count, seed=seed)
 
     async def complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
         """`count` completions of `prompt`; number i has seed `seed + i`. Raises as `play` does."""
@@ -153,12 +159,6 @@ def _guess(prompt: Prompt, seed: int) -> str:
     legal = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
     moves = random.Random(seed).sample(legal, min(_GUESSED_MOVES, len(legal)))
     return policy_answer(PolicyAnswer(tuple(moves), (0.0,) * len(moves), moves[0]))
-
-
-def position_of(board: chess.Board) -> Position:
-    """The position of `board` with the moves before it, as a prompt needs it. The phase is not determined."""
-    moves = tuple(move.uci() for move in board.move_stack)
-    return Position("game", board.fen(), board.ply(), Phase.MIDDLEGAME, "game", last_moves=moves)
 
 
 def read_answer(

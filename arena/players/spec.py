@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from arena.players.dialogue import DialoguePlayer
+from arena.players.dialogue import DialoguePlayer, ToolsPlayer
 from arena.players.model import ModelPlayer
 from arena.players.player import EpsilonRandomPlayer, FirstLegalPlayer, Player, RandomPlayer
 from arena.players.selection import Rule, SelectingPlayer
@@ -28,7 +28,7 @@ from rookery.engines.player import (
     uci_player,
 )
 from rookery.errors import QUOTED_CHARS, RookeryError, SetupError, validation_message
-from rookery.prompt import StyleName
+from rookery.prompt import LINES, StyleName
 from rookery.settings import Settings
 from rookery.trace import Sampling
 
@@ -224,6 +224,7 @@ class _Http(_Spec):
     verify: int | None = Field(default=None, ge=2, le=1024)
     best_of: int | None = Field(default=None, ge=2, le=1024)
     dialogue: Literal["llm-chess"] | None = None
+    tools: int | None = Field(default=None, ge=2, le=64)
 
     @property
     def player_name(self) -> str:
@@ -252,11 +253,15 @@ class _Http(_Spec):
         )
         rules: dict[Rule, int | None] = {"vote": self.vote, "verify": self.verify, "best-of": self.best_of}
         given = {rule: answers for rule, answers in rules.items() if answers is not None}
-        if len(given) + bool(self.dialogue) > 1:
-            names = [*given, *(["dialogue"] if self.dialogue else [])]
+        names = [*given, *(name for name in ("dialogue", "tools") if getattr(self, name))]
+        if len(names) > 1:
             raise SetupError(f"{'= and '.join(names)}= exclude each other")
         if self.dialogue:
             return DialoguePlayer(**vars(player), dialogue=self.dialogue)
+        if self.tools:
+            if self.style in LINES:
+                raise SetupError(f"tools={self.tools}: prompts of style {self.style} are no dialogue")
+            return ToolsPlayer(**vars(player), tools=self.tools)
         for rule, answers in given.items():
             if not self.temperature and "temperature" in self.model_fields_set:
                 raise SetupError(f"temperature=0 gives the same answer {answers} times: {rule}= needs more")

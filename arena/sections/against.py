@@ -5,8 +5,8 @@ A file of published figures is `{"figures": [{"metric": "chessqa/metrics/right",
 in report.json: by section, table and row.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ _DECIDES = ("positions", "settings", "files", "reward_version", "engine", "versi
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Figure(BaseModel, frozen=True, extra="forbid"):
+class PublishedFigure(BaseModel, frozen=True, extra="forbid"):
     """A published figure."""
 
     metric: str = Field(max_length=200)
@@ -38,7 +38,7 @@ class Figure(BaseModel, frozen=True, extra="forbid"):
 
 
 class _Published(BaseModel, extra="forbid"):
-    figures: list[Figure] = Field(max_length=10_000)
+    figures: list[PublishedFigure] = Field(max_length=10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,38 +46,55 @@ class Published:
     """The figures of a file. `report` is its content if it is another report."""
 
     name: str
-    figures: Sequence[Figure]
+    figures: Sequence[PublishedFigure]
     report: Mapping[str, Any] | None = None
 
 
 def published(path: Path) -> Published:
-    """Reads a file of published figures, or another report. Raises `InvalidInput` if it is neither."""
+    """Reads a file of published figures, or another report. Raises `InvalidInput` if it is neither, or one
+    figure stands in it twice."""
+    place: list[str] = []
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InvalidInput(f"{str(path)!r} has more than {_MOST_BYTES:,} bytes")
         content = path.read_bytes()
         if b'"sections"' not in content:
-            return Published(path.stem, _Published.model_validate_json(content).figures)
-        report = _Report.model_validate_json(content)
-        figures = [
-            Figure(metric=f"{section}/{table}/{metric}", player=player, mean=estimate["mean"],
-                   ci95=_bounds(estimate), source=str(path)[:300], date="")
-            for section, tables in report.sections.items()
-            for table, metrics in tables.items() if isinstance(metrics, Mapping)
-            for metric, players in metrics.items() if isinstance(players, Mapping)
-            for player, estimate in players.items()
-            if isinstance(estimate, Mapping) and isinstance(estimate.get("mean"), float | int)
-        ]  # fmt: skip
+            figures = _Published.model_validate_json(content).figures
+            counts = Counter((figure.metric, figure.player) for figure in figures)
+            if repeated := [key for key, count in counts.items() if count > 1]:
+                metric, player = repeated[0]
+                raise InvalidInput(f"against {str(path)!r}: two figures of {player!r} for {metric!r}")
+            return Published(path.stem, figures)
+        report, figures = _Report.model_validate_json(content), []
+        for *place, estimate in _estimates(report):
+            section, table, metric, player = place
+            name = f"{section}/{table}/{metric}"
+            figures.append(
+                PublishedFigure(metric=name, player=player, mean=estimate["mean"], ci95=_bounds(estimate),
+                       source=str(path)[:300], date="")
+            )  # fmt: skip
     except OSError as error:
         raise InvalidInput(f"against {str(path)!r}: {error}") from error
     except ValidationError as error:
-        message = validation_message(error.errors(include_url=False)[:1], root="the file")
+        (first, *_) = error.errors(include_url=False)
+        located = {**first, "loc": ("sections", *place, *first["loc"]) if place else first["loc"]}
+        message = validation_message([located], root="the file")
         raise InvalidInput(f"against {str(path)!r}: {message}") from error
     return Published(path.parent.name or path.stem, figures, report.model_dump())
 
 
 class _Report(BaseModel, extra="allow"):
     sections: dict[str, dict[str, Any]]
+
+
+def _estimates(report: _Report) -> Iterator[tuple[Any, ...]]:
+    """What has a mean, after its section, table, metric and player."""
+    for section, tables in report.sections.items():
+        for table, metrics in tables.items():
+            for metric, players in metrics.items() if isinstance(metrics, Mapping) else ():
+                for player, estimate in players.items() if isinstance(players, Mapping) else ():
+                    if isinstance(estimate, Mapping) and estimate.get("mean") is not None:
+                        yield section, table, metric, player, estimate
 
 
 def _bounds(estimate: Mapping[str, Any]) -> Any:
@@ -93,7 +110,8 @@ def against(other: Published, sections: Sequence[Section], *, report: Mapping[st
         figures[figure.metric].append(figure)
     rows = []
     for section in sections:
-        for table in section.tables:
+        for number, table in enumerate(section.tables):
+            beside = f", {table.title}" if number else ""
             for row in table.rows:
                 theirs = figures.get(f"{section.name}/{table.name}/{row.metric.name}")
                 if not theirs:
@@ -102,7 +120,7 @@ def against(other: Published, sections: Sequence[Section], *, report: Mapping[st
                 cells |= {f"{f.player} ({other.name})": Cell(Estimate(f.mean, f.ci95)) for f in theirs}
                 why = dict.fromkeys("; ".join(filter(None, (f.source, f.date, f.differs))) for f in theirs)
                 metric = replace(row.metric, name=f"{section.name}/{table.name}/{row.metric.name}",
-                                 title=f"{section.title}: {row.metric.title}",
+                                 title=f"{section.title}{beside}: {row.metric.title}",
                                  explanation="" if other.report else " | ".join(why))  # fmt: skip
                 rows.append(Row(metric, cells))
     note = "Intervals of each by itself: the questions are not paired."

@@ -9,24 +9,28 @@ Players that read no sentences (`reads_prose`) are asked about the changed board
 show both colours alike.
 """
 
+import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import chess
 
 from arena import measures
 from arena.answers import Answers
-from arena.asking import Asker, Variant, reads_prose, style_of
+from arena.asking import Asker, Variant, prompt_of, reads_prose, style_of
 from arena.players.player import Player
+from arena.positions import choose, read_jsonl
 from arena.sections.positions import illegal_move, mirror, mover_move
 from arena.stats import Bootstrap, Ratio
 from arena.tables import METRICS, Cell, Metric, Row, Section, Table, compared
 from rookery.answers import extract
+from rookery.config.arena import QuestionsSettings
 from rookery.formats import FORMATS
-from rookery.prompt import mirrored_move, render
+from rookery.prompt import LINES, mirrored_move, render, task_of
 from rookery.trace import Position
 
 AS_IS, MIRRORED, ROTATED, SHUFFLED = "as it is", "colours swapped", "left and right swapped", "shuffled"
@@ -67,18 +71,21 @@ class Brittleness:
         return [p.id for _, positions in self._questions(player).values() for p in positions if p]
 
     def _questions(self, player: Player) -> dict[str, tuple[Variant, Sequence[Position | None]]]:
+        return self._forms(style_of(player), reads_prose=reads_prose(player))
+
+    def _forms(
+        self, style: str | None, *, reads_prose: bool
+    ) -> dict[str, tuple[Variant, Sequence[Position | None]]]:
         plain = [replace(position, task="", move="", last_moves=()) for position in self.chosen]
-        style = style_of(player)
-        as_it_is = Variant("move", style)
         questions: dict[str, tuple[Variant, Sequence[Position | None]]] = {
-            AS_IS: (as_it_is, plain),
-            MIRRORED: (as_it_is, [mirror(position) for position in plain]),
-            ROTATED: (as_it_is, [rotate(position) for position in plain]),
-            SHUFFLED: (as_it_is, [shuffle(position, seed=self.seed) for position in plain]),
+            AS_IS: (Variant(AS_IS, style), plain),
+            MIRRORED: (Variant(MIRRORED, style), [mirror(position) for position in plain]),
+            ROTATED: (Variant(ROTATED, style), [rotate(position) for position in plain]),
+            SHUFFLED: (Variant(SHUFFLED, style), [shuffle(position, seed=self.seed) for position in plain]),
         }
         if style and style.startswith("mover-"):
             questions.pop(MIRRORED)
-        if style is None or not reads_prose(player):
+        if style is None or not reads_prose:
             return questions
         form = "fen" if style == "fen-moves" else style.removesuffix("-legal-san").removesuffix("-legal-uci")
         if form != style:
@@ -88,6 +95,27 @@ class Brittleness:
         for name, text in _REMARKS.items():
             questions[name] = Variant(name, style, remark=partial(self._remark, text, style)), plain
         return questions
+
+    def lines(self, style: str) -> Iterator[dict[str, Any]]:
+        """The questions for other harnesses, which judge them with `rookery_bridges`.
+
+        `original` is the id of the same position as it is. `same_move` says how its move reads in the changed
+        question: as the same `move`, or with `ranks` or `files` swapped; empty if there is no same move.
+        """
+        same = {MIRRORED: "ranks", ROTATED: "files", SHUFFLED: ""}
+        for form, (variant, positions) in self._forms(style, reads_prose=style not in LINES).items():
+            for original, position in zip(self.chosen, positions, strict=True):
+                if position:
+                    prompt = prompt_of(position, variant, style=variant.style or style)
+                    yield {
+                        "id": f"{original.id} {form}",
+                        "prompt": [asdict(message) for message in prompt.messages],
+                        "fen": prompt.fen,
+                        "task": task_of(position, style=style),
+                        "form": form,
+                        "original": "" if form == AS_IS else f"{original.id} {AS_IS}",
+                        "same_move": same.get(form, "move"),
+                    }
 
     def _remark(self, text: str, style: str, position: Position) -> str:
         return text.format(move=self._claimed(position, render(position, style=style).fen))
@@ -130,6 +158,14 @@ class Brittleness:
         return extract(answers.greedy.text).text.lower() == self._claimed(answers.position, answers.fen)
 
 
+def print_questions(settings: QuestionsSettings) -> int:
+    """Prints the questions about positions of a file, one a line. Raises as `choose` and `read_jsonl`."""
+    chosen = choose(read_jsonl(settings.positions), count=settings.count, seed=settings.seed)
+    for line in Brittleness(chosen, settings.seed).lines(settings.style):
+        sys.stdout.write(json.dumps(line) + "\n")
+    return 0
+
+
 _NOTE = (
     "Greedy answers. A change is that of the same positions, asked in another form: of the share of legal "
     "moves, and of the regret where both moves are legal. Left and right are swapped in positions "
@@ -151,12 +187,11 @@ def _of(form: str, metric: Metric) -> Metric:
     name = f"{form.replace(' ', '_')}/{metric.name}"
     if form == SHUFFLED and metric.name == "regret_change":  # it says what the positions are
         metric = replace(metric, better="neither")
-    return replace(metric, name=name, title=f"{form.capitalize()}: {metric.title}")
+    return replace(metric, name=name, title=f"{form[0].upper()}{form[1:]}: {metric.title}")
 
 
 def _mean(value: Callable[[Answers], float | None], side: Sequence[Answers | None]) -> Ratio:
-    values = [value(answers) if answers else None for answers in side]
-    return Ratio.of([v or 0.0 for v in values], [v is not None for v in values])
+    return Ratio.of_values([value(answers) if answers else None for answers in side])
 
 
 def _pair(

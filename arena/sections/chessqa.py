@@ -12,9 +12,8 @@ tactics alone, and the first `FINAL_ANSWER: ` with a move in UCI, which must be 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
@@ -62,7 +61,7 @@ FINAL_ANSWER: <answer>
 Use UCI notation (e.g., e2e4, c2b1q) for the final answer."""
 
 
-class Question(BaseModel, frozen=True):
+class ChessQAQuestion(BaseModel, frozen=True):
     """A line of ChessQA's files."""
 
     id: str = Field(alias="task_id", max_length=200)
@@ -79,9 +78,8 @@ class Question(BaseModel, frozen=True):
     def prompt(self, *, context: bool) -> Prompt:
         """What a model is asked; with `context` it also gets all pieces and the legal moves."""
         board = chess.Board(self.input.partition("|")[0].strip())
-        pieces_and_moves = (
-            f"Piece arrangement: {_pieces(board)}\nLegal moves: {_moves(board)}\n\n" if context else ""
-        )
+        moves = ", ".join(sorted(move.uci() for move in board.legal_moves))
+        pieces_and_moves = f"Piece arrangement: {_pieces(board)}\nLegal moves: {moves}\n\n" if context else ""
         example = self.examples[0] if self.examples else ""
         text = self.text.replace(_CONTEXT, pieces_and_moves).replace(_EXAMPLE, example)
         return Prompt("chessqa", (Message("user", text),), board.fen())
@@ -131,13 +129,13 @@ def final_answer(text: str) -> str | None:
     return str(boxes[-1]).strip() if boxes else None
 
 
-def _read(line: str, *, context: bool) -> Question:
+def _read(line: str, *, context: bool) -> ChessQAQuestion:
     """The question of a line. Raises `ValueError` or `TypeError` if it is none, or it cannot be asked or
     answered by the rules, so that nothing is asked in vain."""
     if len(line) > _MOST_CHARS:
         raise ValueError(f"{len(line):,} characters, more than {_MOST_CHARS:,}")
     try:
-        question = Question.model_validate_json(line)
+        question = ChessQAQuestion.model_validate_json(line)
     except ValidationError as error:
         raise ValueError(validation_message(error.errors()[:1], root="the line")) from error
     question.prompt(context=context)
@@ -145,7 +143,7 @@ def _read(line: str, *, context: bool) -> Question:
     return question
 
 
-def _questions_of(path: Path, report: FenReport, *, context: bool) -> list[Question]:
+def _questions_of(path: Path, report: FenReport, *, context: bool) -> list[ChessQAQuestion]:
     questions = []
     try:
         # Not splitlines: a string of JSON may hold the other characters that it splits at.
@@ -158,8 +156,7 @@ def _questions_of(path: Path, report: FenReport, *, context: bool) -> list[Quest
         except (TypeError, ValueError) as error:
             report.skip(f"{path.name}:{number}", str(error)[:QUOTED_CHARS])
     if not questions:
-        reasons = "; ".join(report.skipped[:3]) or "it is empty"
-        raise InvalidInput(f"no questions of ChessQA in {str(path)!r}: {reasons}")
+        raise InvalidInput(f"no questions of ChessQA in {str(path)!r}: {report.reasons}")
     return questions
 
 
@@ -172,10 +169,6 @@ def _pieces(board: chess.Board) -> str:
     for square, piece in sorted(board.piece_map().items()):
         squares[piece_title(piece)].append(chess.square_name(square))
     return ", ".join(f"{piece}: {names}" for piece, names in squares.items())
-
-
-def _moves(board: chess.Board) -> str:
-    return ", ".join(sorted(move.uci() for move in board.legal_moves))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +184,7 @@ class Response:
 class ChessQA:
     """Questions of ChessQA. `report` names the lines that are none."""
 
-    questions: Sequence[Question]
+    questions: Sequence[ChessQAQuestion]
     context: bool = False
     seed: int = 0
     report: FenReport = field(default_factory=FenReport)
@@ -231,7 +224,7 @@ class ChessQA:
         if not isinstance(player, ModelPlayer) or not reads_prose(player):
             return []
 
-        async def ask_question(question: Question) -> Response:
+        async def ask_question(question: ChessQAQuestion) -> Response:
             c1 = self.protocol == "c1"
             prompt = question.c1_prompt() if c1 else question.prompt(context=self.context)
 
@@ -240,22 +233,26 @@ class ChessQA:
                 # A player that answers several times counts the tokens of all; each has a log-probability.
                 in_answer = len(completion.logprobs)
                 limit = _CUT_SHARE * player.sampling.max_tokens
-                return {"text": completion.text, "tokens": len(completion.token_ids),
-                        "cut": completion.truncated or in_answer >= limit}  # fmt: skip
+                record = {"text": completion.text, "tokens": len(completion.token_ids),
+                          "cut": completion.truncated or in_answer >= limit}  # fmt: skip
+                outcome = self._response(question, record).result
+                return {**record, "fen": prompt.fen, "task": question.kind, "outcome": outcome}
 
             key = {"chessqa": prompt.messages[0].content, "seed": asker.seed}
-            record = await asker.recall(player, question.id, key, complete)
-            text, cut = str(record["text"]), bool(record["cut"])
-            if c1:
-                move = _FINAL_MOVE.search(text[-_MOST_CHARS:])
-                result = question.result(move[1] if move else None)
-                return Response(result, result == "right", record["tokens"])
-            result = "cut" if cut else question.result(final_answer(text))
-            boxes = [] if cut else _BOX.findall(after_reasoning(text)[-_MOST_CHARS:])
-            in_box = bool(boxes) and question.result(boxes[-1]) == "right"
-            return Response(result, result == "right" or in_box, record["tokens"])
+            return self._response(question, await asker.recall(player, question.id, key, complete))
 
         return await asker.each(ask_question, self.questions)
+
+    def _response(self, question: ChessQAQuestion, record: Mapping[str, Any]) -> Response:
+        text, cut = str(record["text"]), bool(record["cut"])
+        if self.protocol == "c1":
+            move = _FINAL_MOVE.search(text[-_MOST_CHARS:])
+            result = question.result(move[1] if move else None)
+            return Response(result, result == "right", record["tokens"])
+        result = "cut" if cut else question.result(final_answer(text))
+        boxes = [] if cut else _BOX.findall(after_reasoning(text)[-_MOST_CHARS:])
+        in_box = bool(boxes) and question.result(boxes[-1]) == "right"
+        return Response(result, result == "right" or in_box, record["tokens"])
 
     def section(self, responses: Mapping[str, Sequence[Response]], *, players: Sequence[str]) -> Section:
         """Right answers in all, by category and by type, kinds of errors, and the reference `RULES`."""
@@ -265,18 +262,17 @@ class ChessQA:
             return Section(self.name, "ChessQA", "", [])
         answered[RULES] = [self._response_by_rules(question) for question in self.questions]
 
-        def share(counts: Callable[[Response], bool]) -> dict[str, Ratio]:
-            return {n: Ratio.of([counts(r) for r in side], [1] * len(side)) for n, side in answered.items()}
+        def share(result: Result) -> dict[str, Ratio]:
+            return {n: Ratio.of([r.result == result for r in side]) for n, side in answered.items()}
 
-        right = share(lambda response: response.result == "right")
-        boxed = share(lambda response: response.boxed)
+        right = share("right")
+        boxed = {n: Ratio.of([r.boxed for r in side]) for n, side in answered.items()}
+        results: tuple[Result, ...] = ("no answer", "cut", "wrong", "extra", "missing", "false")
         errors = [
-            (Metric(f"result/{result}", result.capitalize(), better="neither"), share(partial(_has, result)))
-            for result in ("no answer", "cut", "wrong", "extra", "missing", "false")
+            (Metric(f"result/{result}", result.capitalize(), better="neither"), share(result))
+            for result in results
         ]
-        tokens = {
-            n: Ratio.of([r.tokens for r in side], [1] * len(side)) for n, side in responses.items() if side
-        }
+        tokens = {n: Ratio.of([r.tokens for r in side]) for n, side in responses.items() if side}
         metrics = [
             (Metric("right", "Right answers", "as the benchmark scores them"), right),
             (Metric("boxed", "Right, if a box counts", "an answer in \\boxed{} counts too"), boxed),
@@ -307,11 +303,7 @@ class ChessQA:
         facts = {**self.report.facts, "context": self.context, "protocol": self.protocol}
         return Section(self.name, "ChessQA", note, tables, facts)
 
-    def _response_by_rules(self, question: Question) -> Response:
+    def _response_by_rules(self, question: ChessQAQuestion) -> Response:
         answer = rule_based_answer(question.kind, question.input, question.metadata)
         result = question.result(answer)
         return Response(result, result == "right", 0)
-
-
-def _has(result: Result, response: Response) -> bool:
-    return response.result == result

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from arena.answers import Answers, read_claims
 from arena.asking import Asker, Variant, style_of
+from arena.players.dialogue import ToolsPlayer
 from arena.players.model import ModelPlayer
 from arena.players.player import Player
 from arena.stats import Ratio
@@ -97,7 +98,9 @@ class Influence:
         return await asker.each(lambda pair: _influences(asker, player, *pair), altered)
 
     def names(self, player: Player) -> list[str]:
-        return 2 * [p.id for p in self.chosen] if style_of(player) not in {None, *LINES} else []
+        if isinstance(player, ToolsPlayer) or style_of(player) in {None, *LINES}:
+            return []
+        return 2 * [position.id for position in self.chosen]
 
     def section(
         self, answers: Mapping[str, Sequence[Influences | None]], *, players: Sequence[str]
@@ -185,7 +188,7 @@ def _truth(claims: Sequence[bool | None]) -> bool | None:
 
 
 def _over_answers(value: Callable[[Influences], float], side: Sequence[Influences | None]) -> Ratio:
-    return Ratio.of([value(one) if one else 0.0 for one in side], [float(one is not None) for one in side])
+    return Ratio.of_values([value(one) if one else None for one in side])
 
 
 def _over_parts(

@@ -4,6 +4,7 @@ Their folders are in the folder of the report and are named `matches` or `matche
 """
 
 import json
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
@@ -16,39 +17,72 @@ from arena.stats import Estimate
 from arena.tables import Cell, Metric, Row, Section, Table
 from rookery.errors import InvalidInput
 
+logger = logging.getLogger(__name__)
+
 _FILES = "matches*/match.json"
 _PAIRS = ("0", "1/2", "1", "1 1/2", "2")
 _NOTE = (
     "Each opening is played with both colours. Elo and its interval are from the points of such pairs. If "
     "one side won or lost everything, there is only a bound."
 )
+_LLM_CHESS_NOTE = (
+    "The model plays Black from the starting position, up to 200 plies; the third wrong answer in a turn "
+    "loses. Elo and its interval are from the points of single games. If one side won or lost everything, "
+    "there is only a bound."
+)
 
 
-def match_sections(folder: Path) -> list[Section]:
-    """A section for every match beside the report in `folder`. Raises `InvalidInput` if a file is not the
-    report of a match."""
-    return [_section(path) for path in sorted(folder.glob(_FILES))]
+def match_sections(folder: Path, players: Mapping[str, Mapping[str, object]]) -> list[Section]:
+    """A section for every match beside the report in `folder` that one of `players` has played: their
+    descriptions by name. Matches of others, or of another player of such a name, are left out with a warning.
+    Raises `InvalidInput` if a file is not the report of a match."""
+    sections = [_section(path, players) for path in sorted(folder.glob(_FILES))]
+    return [section for section in sections if section]
 
 
-def _section(path: Path) -> Section:
+def _stranger(match: Mapping[str, Any], players: Mapping[str, Mapping[str, object]]) -> str:
+    """Why a match was not played by these players; empty if it was."""
+    described = {player["name"]: dict(player["version"]) for player in match["players"]}
+    measured = list(described)[:1] if match.get("llm_chess") else list(described)
+    if not players.keys() & set(measured):
+        return f"no player of this evaluation is in it: {', '.join(measured)}"
+    for name in sorted(described.keys() & players.keys()):
+        answers = json.loads(json.dumps(players[name], default=str))
+        played, answers = (
+            {option: value for option, value in description.items() if option not in _OF_GAMES}
+            for description in (described[name], answers)
+        )
+        if played != answers:
+            return f"its player {name!r} is {played}, and that of this evaluation {answers}"
+    return ""
+
+
+def _section(path: Path, players: Mapping[str, Mapping[str, object]]) -> Section | None:
     try:
         match = json.loads(path.read_text())
+        if stranger := _stranger(match, players):
+            logger.warning("%s is left out: %s", path, stranger)
+            return None
         pairings = {f"{e['player']} against {e['opponent']}": e for e in match["encounters"]}
         ratings = {p["name"]: p["elo"] for p in (match["ratings"] or {"players": []})["players"]}
-        players = {p["name"]: {**p, "elo": ratings.get(p["name"])} for p in match["players"]}
+        summaries = {p["name"]: {**p, "elo": ratings.get(p["name"])} for p in match["players"]}
         tables = [
-            Table("encounters", "Results", [_row(metric, value, pairings) for metric, value in _RESULTS]),
-            Table("players", "Players", [_row(metric, value, players) for metric, value in _PLAYERS]),
-        ]
+            Table("encounters", "Results",
+                  [_row(metric, value, pairings) for metric, value in _RESULTS
+                   if not match.get("llm_chess") or metric.name not in _OF_PAIRS]),
+            Table("players", "Players", [_row(metric, value, summaries) for metric, value in _PLAYERS]),
+        ]  # fmt: skip
+        title, note = f"Matches: after an illegal move {match['rules']['illegal']}", _NOTE
         if counts := match.get("llm_chess"):
             llm = {match["players"][0]["name"]: counts}
             rows = [_row(metric, _count(metric.name), llm) for metric in _LLM_CHESS if metric.name in counts]
             tables.append(Table("llm_chess", "As LLM Chess counts", rows))
-        title = f"Matches: after an illegal move {match['rules']['illegal']}"
+            protocol = "in dialogues" if "dialogue" in match["players"][0]["version"] else "by prompts"
+            title, note = f"LLM Chess, {protocol}", _LLM_CHESS_NOTE
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"not the report of a match: {str(path)!r}: {error!r}") from error
     facts = {"file": f"{path.parent.name}/{path.name}", "sprt": match.get("sprt")}
-    return Section(path.parent.name, title, _NOTE, tables, facts)
+    return Section(path.parent.name, title, note, tables, facts)
 
 
 def _row(metric: Metric, value: Callable[[Any], Estimate], of: Mapping[str, Any]) -> Row:
@@ -93,6 +127,11 @@ _RESULTS: Iterable[tuple[Metric, Callable[[Any], Estimate]]] = (
         for i, points in enumerate(_PAIRS)
     ),
 )
+
+_OF_GAMES = {"dialogue", "temperature", "top_p", "top_k", "max_tokens"}
+"""The options of a model that games may have otherwise than questions."""
+
+_OF_PAIRS = {"normalised_elo", *(f"pairs_{points}" for points in _PAIRS)}
 
 _LLM_CHESS = (
     Metric("win_loss", "Win or loss", "0 to 1: half of wins minus losses, plus a half", "number", "neither"),

@@ -29,6 +29,7 @@ from arena.measures import (
     sampled,
 )
 from arena.pieces import BEST, RANDOM, piece_table
+from arena.players.dialogue import ToolsPlayer
 from arena.players.player import Player
 from arena.stats import Ratio
 from arena.tables import METRICS, Metric, Section, Table, compared
@@ -104,7 +105,7 @@ class Positions:
             questions.append(
                 (Variant(STATE, style), [_about_a_move(position, seed=self.seed) for position in plain])
             )
-        if self.unreasoned and style not in LINES:
+        if self.unreasoned and style not in LINES and not isinstance(player, ToolsPlayer):
             questions.append((Variant(UNREASONED, style, begin="\\boxed{"), plain))
         if self.styles and style not in LINES:
             questions += [(Variant(form, form), plain) for form in FORMATS]
@@ -134,7 +135,7 @@ class Positions:
         tables = [
             table("metrics", "All positions", rows),
             table("parts", "Parts of the positions", self._parts(move_answers, player_answers)),
-            piece_table(player_answers, move_answers[BEST], players=players, seed=self.seed),
+            piece_table(player_answers, move_answers[BEST], seed=self.seed),
             *(
                 table(
                     f"{task}_lines",

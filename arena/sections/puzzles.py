@@ -123,8 +123,7 @@ class Puzzles:
         except (OSError, csv.Error) as error:
             raise InvalidInput(f"puzzles {str(path)!r}: {error}") from error
         if not chosen:
-            reasons = "; ".join(report.skipped[:3]) or "it is empty"
-            raise InvalidInput(f"no puzzles in {str(path)!r}: {reasons}")
+            raise InvalidInput(f"no puzzles in {str(path)!r}: {report.reasons}")
         return cls(f"puzzles/{path.stem}", chosen, seed, report)
 
     def names(self, player: Player) -> list[str]:
@@ -137,7 +136,8 @@ class Puzzles:
             question = {"puzzle": [puzzle.start, puzzle.opponent_move, *puzzle.solution], "seed": asker.seed}
 
             async def attempt() -> dict[str, Any]:
-                return await _attempt(player, puzzle, seed=asker.seed)
+                tried = await _attempt(player, puzzle, seed=asker.seed)
+                return {**tried, "fen": puzzle.start, "outcome": "solved" if tried["solved"] else "failed"}
 
             record = await asker.recall(player, f"puzzle {puzzle.id}", question, attempt)
             return Attempt(puzzle, tuple(record["moves"]), record["solved"])
@@ -146,10 +146,8 @@ class Puzzles:
 
     def section(self, attempts: Mapping[str, Sequence[Attempt]], *, players: Sequence[str]) -> Section:
         """Accuracy of every player: in all, by rating and by theme, and the rating estimate."""
-        solved = {
-            name: Ratio.of([a.solved for a in side], [1] * len(side)) for name, side in attempts.items()
-        }
-        first = {name: Ratio.of([a.first for a in side], [1] * len(side)) for name, side in attempts.items()}
+        solved = {name: Ratio.of([a.solved for a in side]) for name, side in attempts.items()}
+        first = {name: Ratio.of([a.first for a in side]) for name, side in attempts.items()}
         legal = {
             name: Ratio.of([len([m for m in a.moves if m]) for a in side], [len(a.moves) for a in side])
             for name, side in attempts.items()

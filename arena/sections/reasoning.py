@@ -159,8 +159,7 @@ def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] |
 def _weighted_mean(
     regrets: Sequence[tuple[float, float, float] | None], weights: tuple[int, int, int]
 ) -> Ratio:
-    sums = [sum(map(operator.mul, row, weights)) if row else 0.0 for row in regrets]
-    return Ratio.of(sums, [float(row is not None) for row in regrets])
+    return Ratio.of_values([sum(map(operator.mul, row, weights)) if row else None for row in regrets])
 
 
 _GAINS = {
@@ -209,6 +208,7 @@ _ANSWER_METRICS: Mapping[str, Callable[[Answer], float | None]] = {
     "with_reasoning": lambda answer: float(bool(_reasoning_text(answer))),
     "tokens": lambda answer: float(answer.tokens),
     "characters": lambda answer: float(len(_reasoning_text(answer))),
+    "calls": lambda answer: answer.calls,
     "candidates": lambda answer: float(len(answer.candidates)),
     "move_among_candidates": _move_is_candidate,
     "move_is_first": _move_is_first,

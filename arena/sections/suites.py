@@ -63,8 +63,7 @@ class Suite:
             best, avoid = frozenset(epd.best), frozenset(epd.avoid)
             problems.append(Problem(epd.id or f"{path.stem}:{number}", epd.board.fen(), best, avoid))
         if not problems:
-            reasons = "; ".join(report.skipped[:3]) or "it is empty"
-            raise InvalidInput(f"no problems in {str(path)!r}: {reasons}")
+            raise InvalidInput(f"no problems in {str(path)!r}: {report.reasons}")
         return cls(f"suites/{path.stem}", problems, seed, report)
 
     def names(self, player: Player) -> list[str]:
@@ -77,8 +76,10 @@ class Suite:
             async def play() -> dict[str, Any]:
                 board = chess.Board(problem.fen)
                 reply = await player.play(board, seed=asker.seed)
-                return {"move": reply.move.uci() if reply.move else None, "text": reply.text,
-                        "tokens": reply.tokens}  # fmt: skip
+                move = reply.move.uci() if reply.move else None
+                solved = move is not None and problem.is_right(move)
+                return {"move": move, "text": reply.text, "tokens": reply.tokens, "fen": problem.fen,
+                        "outcome": "solved" if solved else "failed"}  # fmt: skip
 
             question = {"problem": problem.fen, "seed": asker.seed}
             move = (await asker.recall(player, problem.id, question, play))["move"]
@@ -87,15 +88,13 @@ class Suite:
         return await asker.each(ask_problem, self.problems)
 
     def section(self, moves: Mapping[str, Sequence[str | None]], *, players: Sequence[str]) -> Section:
-        count = [1] * len(self.problems)
         right = {
             name: Ratio.of(
-                [move is not None and p.is_right(move) for p, move in zip(self.problems, side, strict=True)],
-                count,
+                [move is not None and p.is_right(move) for p, move in zip(self.problems, side, strict=True)]
             )
             for name, side in moves.items()
         }
-        legal = {name: Ratio.of([move is not None for move in side], count) for name, side in moves.items()}
+        legal = {name: Ratio.of([move is not None for move in side]) for name, side in moves.items()}
         ratios = [(Metric("solved", "Solved"), right), (Metric("legal", "Legal moves"), legal)]
         rows = compared(ratios, players=players, seed=self.seed)
         table = Table("metrics", f"{len(self.problems):,} positions", rows)

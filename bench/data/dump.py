@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import IO
 
 import zstandard
 
@@ -45,23 +44,16 @@ def write_dump(
 ) -> int:
     """Writes `count` games `copies` times, each copy under other addresses; bytes of text."""
     text = b"".join(_games(games, count, kind))
+    compressor = zstandard.ZstdCompressor(compression_params=_COMPRESSION)
     with path.open("wb") as file:
         for copy in range(copies):
             again = text.replace(b"https://lichess.org/", b"https://lichess.org/%02d" % copy)
-            write = _write_frames if framed else _write_whole
-            write(file, again)
+            for first in range(0, len(again), FRAME_BYTES) if framed else ():
+                frame = compressor.compress(again[first : first + FRAME_BYTES])
+                file.write(struct.pack("<III", 0x184D2A50, 4, len(frame)) + frame)
+            if not framed:
+                file.write(compressor.compress(again))
     return copies * len(again)
-
-
-def _write_whole(file: IO[bytes], text: bytes) -> None:
-    file.write(zstandard.ZstdCompressor(compression_params=_COMPRESSION).compress(text))
-
-
-def _write_frames(file: IO[bytes], text: bytes) -> None:
-    compressor = zstandard.ZstdCompressor(compression_params=_COMPRESSION)
-    for first in range(0, len(text), FRAME_BYTES):
-        frame = compressor.compress(text[first : first + FRAME_BYTES])
-        file.write(struct.pack("<III", 0x184D2A50, 4, len(frame)) + frame)
 
 
 def write_again(path: Path, games: Path, *, size: int) -> int:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import torch
 
-from bench.train.ours import trace_group
-from bench.train.work import Work
 from rookery.config.trainer import TrainerSettings
 from rookery.trace import Sampling
 from services.trainer.gpt2.generate import generate
+from services.trainer.memory_probe import synthetic_group
 from services.trainer.model.policies import Gpt2Policy
 from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step
@@ -44,19 +43,16 @@ def measure_step(folder: Path, prompts: list[list[int]], *, samples: int, rounds
     policy = Gpt2Policy(settings)
     optimizer = adam.build(policy.parameters, lr=settings.lr)
     prompts = [prompts[i % len(prompts)] for i in range(samples // GROUP)]
-    work = Work("step", str(folder), prompt=max(map(len, prompts)), completion=TOKENS)
     rng, parts = random.Random(0), []
     for step in range(rounds + 1):
         began = time.perf_counter()
         sampling = Sampling(max_tokens=TOKENS)
         written = generate(policy.model, prompts, sampling=sampling, count=GROUP, seed=step * samples)
         between = time.perf_counter()
-        groups = []
-        for number, (prompt, answers) in enumerate(zip(prompts, written, strict=True)):
-            completions = [
-                {"ids": a.token_ids, "logprobs": a.logprobs, "reward": rng.random()} for a in answers
-            ]
-            groups.append(trace_group(work, number, {"prompt": prompt, "completions": completions}))
+        groups = [
+            synthetic_group(number, prompt, [(a.token_ids, a.logprobs, rng.random()) for a in answers])
+            for number, (prompt, answers) in enumerate(zip(prompts, written, strict=True))
+        ]
         train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         parts.append((between - began, time.perf_counter() - between))
     generate_s, train_s = (statistics.median(part[i] for part in parts[1:]) for i in (0, 1))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,16 +55,12 @@ def endless_model(model: Path, out: Path) -> Path:
 
 def write_prompts(work: Workload, path: Path) -> None:
     """The chat prompts of the positions that our feed would send, in its order, as JSONL."""
-    games = GameCollection([work.source])
-    try:
+    with closing(GameCollection([work.source])) as games, path.open("w") as file:
         order = PositionOrder(games, shares=Shares(), split="train")
-        with path.open("w") as file:
-            for number in range(work.batch_groups * work.steps):
-                prompt = render(order.position(number, seed=work.seed), style=STYLE)
-                messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
-                file.write(json.dumps({"prompt": messages}) + "\n")
-    finally:
-        games.close()
+        for number in range(work.batch_groups * work.steps):
+            prompt = render(order.position(number, seed=work.seed), style=STYLE)
+            messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+            file.write(json.dumps({"prompt": messages}) + "\n")
 
 
 def _edit(path: Path, **values: object) -> None:

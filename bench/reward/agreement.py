@@ -11,9 +11,10 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import psutil
 from rich.table import Table
 
@@ -103,8 +104,7 @@ def scored(settings: RewardSettings, work: Callable[[LocalScorer], Result]) -> t
 
 def compare(scorer: LocalScorer, reference: Reference) -> Compared:
     """The rewards of all moves of one position beside the reference's."""
-    items = [ScoreItem(reference.fen, rf"\boxed{{{move}}}", scheme="delta") for move in reference.wins]
-    verdicts = [_verdict(one) for one in scorer.score_batch(items)]
+    verdicts = verdicts_of(scorer, reference.fen, list(reference.wins))
     best = max(reference.wins.values())
     pairs = [
         (verdict.reward, win - best) for verdict, win in zip(verdicts, reference.wins.values(), strict=True)
@@ -129,23 +129,20 @@ def _within(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     return statistics.pstdev(errors), statistics.pstdev(ours), pearson(ours, theirs)
 
 
-def _verdict(result: object) -> Verdict:
-    if not isinstance(result, Verdict):
-        raise RuntimeError(f"no verdict: {result!r}")
-    return result
+def verdicts_of(scorer: LocalScorer, fen: str, moves: Sequence[str]) -> list[Verdict]:
+    """The verdicts of `moves`, from one request."""
+    results = scorer.score_batch([ScoreItem(fen, f"\\boxed{{{move}}}", scheme="delta") for move in moves])
+    verdicts = [result for result in results if isinstance(result, Verdict)]
+    if len(verdicts) < len(moves):
+        raise RuntimeError(f"{fen}: no verdict in {results!r}")
+    return verdicts
 
 
 def ranks(values: Sequence[float]) -> list[float]:
     """From 0; equal values share the mean of their ranks."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    result = [0.0] * len(values)
-    place = 0
-    for _, group in groupby(order, key=values.__getitem__):
-        equal = list(group)
-        for index in equal:
-            result[index] = place + (len(equal) - 1) / 2
-        place += len(equal)
-    return result
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    means: list[float] = (np.cumsum(counts) - (counts + 1) / 2)[inverse].tolist()
+    return means
 
 
 def pearson(one: Sequence[float], other: Sequence[float]) -> float:

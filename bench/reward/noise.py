@@ -23,11 +23,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.reward.agreement import scored
+from bench.reward.agreement import scored, verdicts_of
 from bench.reward.workload import positions
 from rookery.advantages import group_advantages
 from rookery.config.reward import RewardSettings
-from rookery.trace import ScoreItem, Verdict
 from services.reward import LocalScorer
 
 GROUP = 8
@@ -61,7 +60,9 @@ def drawn_groups(fens: Sequence[str], scorer: LocalScorer) -> dict[str, list[Gro
     made: dict[str, list[Group]] = {"random": [], "good": []}
     for fen in fens:
         moves = [move.uci() for move in chess.Board(fen).legal_moves]
-        truth = dict(zip(moves, rewards(scorer, fen, moves), strict=True))
+        truth = {
+            move: verdict.reward for move, verdict in zip(moves, verdicts_of(scorer, fen, moves), strict=True)
+        }
         rng = random.Random(fen)
         weights = np.exp(np.array(list(truth.values())) / TEMPERATURE)
         for kind, by in (("random", None), ("good", list(weights))):
@@ -70,20 +71,13 @@ def drawn_groups(fens: Sequence[str], scorer: LocalScorer) -> dict[str, list[Gro
     return made
 
 
-def rewards(scorer: LocalScorer, fen: str, moves: Sequence[str]) -> list[float]:
-    """The rewards of `moves`, from one request."""
-    results = scorer.score_batch([ScoreItem(fen, f"\\boxed{{{move}}}", scheme="delta") for move in moves])
-    verdicts = [result for result in results if isinstance(result, Verdict)]
-    if len(verdicts) < len(moves):
-        raise RuntimeError(f"{fen}: no verdict in {results!r}")
-    return [verdict.reward for verdict in verdicts]
-
-
 def measured(name: str, groups: Sequence[Group], settings: RewardSettings) -> Measured:
     """Scores each group in one request, with an empty cache."""
-    found, usage = scored(
-        settings, lambda scorer: [rewards(scorer, group.fen, group.moves) for group in groups]
-    )
+
+    def work(scorer: LocalScorer) -> list[list[float]]:
+        return [[v.reward for v in verdicts_of(scorer, group.fen, group.moves)] for group in groups]
+
+    found, usage = scored(settings, work)
     return Measured(name, found, 1000 * usage.engine_cpu_s / (GROUP * len(groups)))
 
 

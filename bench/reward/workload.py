@@ -8,6 +8,7 @@ import hashlib
 import random
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -98,12 +99,9 @@ def _find(source: Path, count: int) -> list[str]:
     from chess_datasets.positions.numbered import PositionOrder
     from chess_datasets.positions.recipe import Shares
 
-    games = GameCollection([source])
-    try:
+    with closing(GameCollection([source])) as games:
         order = PositionOrder(games, shares=Shares(), split="all")
         return [position.fen for position in islice(order.distinct(seed=0), count)]
-    finally:
-        games.close()
 
 
 def _illegal(board: chess.Board, rng: random.Random) -> str:

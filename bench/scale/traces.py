@@ -103,7 +103,7 @@ def group_of(tokens: int) -> TraceGroup:
     verdict = Verdict(
         -0.125,
         Outcome.LEGAL,
-        "delta-1/parser-3/lichess-k0.00368208/nodes-1000/hash-1/stockfish-15.1",
+        "delta-1/parser-4/lichess-k0.00368208/nodes-1000/hash-1/stockfish-15.1",
         Move("e2e4", "e4"),
         Move("g1f3", "Nf3"),
         0.625,

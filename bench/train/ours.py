@@ -9,20 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.train.work import TARGETS, Measured, Work, clock, say, used_mib
-from rookery.trace import (
-    Completion,
-    Message,
-    Outcome,
-    Phase,
-    PolicyVersion,
-    Position,
-    Prompt,
-    Sampling,
-    Trace,
-    TraceGroup,
-    Turn,
-    Verdict,
-)
+from rookery.trace import TraceGroup
 
 PRECISIONS: Mapping[bool, Literal["fp32", "bf16"]] = {False: "fp32", True: "bf16"}
 """Of the CPU and of a GPU, as the peer's."""
@@ -65,10 +52,7 @@ def run_grpo(work: Work) -> Measured:
     vocabulary = int(policy.model.config.vocab_size)
     before, step_s, cpu_s = used_mib(work, peak=False), list[float](), list[float]()
     for step in range(work.warmup_steps + work.steps):
-        groups = [
-            trace_group(work, number, made)
-            for number, made in enumerate(work.step_groups(step, vocabulary=vocabulary))
-        ]
+        groups = trace_groups(work, step, vocabulary=vocabulary)
         started, began = clock(work)
         train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         ended, stopped = clock(work)
@@ -117,34 +101,18 @@ def run_sft(work: Work, chats: Path) -> Measured:
     return Measured(work.samples, step_s, own_s, before, used_mib(work, peak=True))
 
 
-def trace_group(work: Work, number: int, made: dict[str, object]) -> TraceGroup:
-    """A group of `Work.step_groups` as the trainer takes it."""
-    fen = "8/8/8/8/8/8/8/8 w - - 0 1"
-    completions: list[dict[str, Any]] = made["completions"]  # type: ignore[assignment]
-    traces = tuple(
-        Trace(
-            f"{number}-{slot}",
-            (
-                Turn(
-                    Completion("", tuple(one["ids"]), tuple(one["logprobs"]), "stop", slot),
-                    Verdict(reward=float(one["reward"]), outcome=Outcome.LEGAL, reward_version="bench"),
-                ),
-            ),
+def trace_groups(work: Work, step: int, *, vocabulary: int) -> list[TraceGroup]:
+    """The groups of `Work.step_groups` as the trainer takes them."""
+    from services.trainer.memory_probe import synthetic_group
+
+    return [
+        synthetic_group(
+            number,
+            made["prompt"],
+            [(a["ids"], a["logprobs"], a["reward"]) for a in made["completions"]],
         )
-        for slot, one in enumerate(completions)
-    )
-    return TraceGroup(
-        id=f"bench-{number}",
-        run="bench",
-        position=Position(f"bench-{number}", fen, 0, Phase.OPENING, "bench"),
-        prompt=Prompt("bench", (Message("user", ""),), fen),
-        prompt_token_ids=tuple(made["prompt"]),  # type: ignore[arg-type]
-        policy=PolicyVersion(0, "0" * 64),
-        base_model="bench",
-        sampling=Sampling(max_tokens=work.completion),
-        traces=traces,
-        created_at=0.0,
-    )
+        for number, made in enumerate(work.step_groups(step, vocabulary=vocabulary))
+    ]
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def run(case: Scale) -> Reached:
     """Real steps; the median of their speeds."""
     import torch
 
-    from bench.train.ours import trace_group
+    from bench.train.ours import trace_groups
     from rookery.config.trainer import TrainerSettings
     from services.trainer.model.policy import Policy
     from services.trainer.records.flops import SpeedMeter
@@ -149,8 +149,7 @@ def run(case: Scale) -> Reached:
     meter = SpeedMeter(policy, settings)
     vocabulary, rows, speeds = int(policy.model.config.vocab_size), [], []
     for step in range(case.steps + 1):
-        made = work.step_groups(step, vocabulary=vocabulary)
-        groups = [trace_group(work, number, one) for number, one in enumerate(made)]
+        groups = trace_groups(work, step, vocabulary=vocabulary)
         started = time.perf_counter()
         with meter.step():
             result = train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())

@@ -6,6 +6,6 @@
 `rookery_bridges.trl`, `.verl`, `.verifiers` and so on are for the trainer of that name.
 """
 
-from rookery_bridges.client import Answer, RewardClient, RewardFault, Verdict
+from rookery_bridges.client import Answer, EpisodeState, RewardClient, RewardFault, Verdict
 
-__all__ = ["Answer", "RewardClient", "RewardFault", "Verdict"]
+__all__ = ["Answer", "EpisodeState", "RewardClient", "RewardFault", "Verdict"]

@@ -1,19 +1,22 @@
-"""The client of the reward service: answers in, verdicts out. A fault is an exception, never a reward."""
+"""The client of the reward service: answers in, verdicts out; and turns of episodes. A fault is an exception,
+never a reward."""
 
 import asyncio
 import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache, partial
 from itertools import groupby
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
+
+T = TypeVar("T")
 
 URL_VARIABLE = "ROOKERY_REWARD_URL"
 TOKEN_VARIABLE = "ROOKERY_TOKEN"  # noqa: S105 (the name of a variable)
@@ -93,6 +96,21 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeState:
+    """An episode after a turn. `prompt` is the whole conversation, of which the next message of the model is
+    the answer; None at the end. `tools` are the schemas for the chat template, with `calls=template`.
+    `reward` is that of the turn: those of all turns add up to the episode's."""
+
+    episode: Mapping[str, Any]
+    prompt: list[dict[str, str]] | None
+    tools: list[dict[str, Any]]
+    fen: str
+    observation: str
+    reward: float
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RewardClient:
     """Asks the reward service at `url` (default: `ROOKERY_REWARD_URL`, then localhost:8080).
 
@@ -114,35 +132,65 @@ class RewardClient:
         Keep the answers to a position together. A request is repeated if the service is busy or away. Raises
         `RewardFault` if the service did not answer after all attempts, or it refuses an answer.
         """
-        verdicts: list[Verdict] = []
-        with httpx.Client(**self._options()) as http:
-            for batch in _batches(answers):
-                pauses = iter(PAUSES_S)
-                while True:
-                    try:
-                        with _connection_faults():
-                            response = http.post("/v1/score/batch", json=self._body(batch))
-                        verdicts += _read_verdicts(response, batch)
-                        break
-                    except RewardFault as fault:
-                        time.sleep(_pause_s(fault, pauses))
-        return verdicts
+        return [
+            verdict
+            for batch in _batches(answers)
+            for verdict in self._post("/v1/score/batch", self._body(batch), partial(_verdicts, batch=batch))
+        ]
 
     async def ascore(self, answers: Iterable[Answer]) -> list[Verdict]:
         """The same as `score`, without blocking the event loop."""
         verdicts: list[Verdict] = []
-        async with httpx.AsyncClient(**self._options()) as http:
-            for batch in _batches(answers):
-                pauses = iter(PAUSES_S)
-                while True:
-                    try:
-                        with _connection_faults():
-                            response = await http.post("/v1/score/batch", json=self._body(batch))
-                        verdicts += _read_verdicts(response, batch)
-                        break
-                    except RewardFault as fault:
-                        await asyncio.sleep(_pause_s(fault, pauses))
+        for batch in _batches(answers):
+            read = partial(_verdicts, batch=batch)
+            verdicts += await self._apost("/v1/score/batch", self._body(batch), read)
         return verdicts
+
+    def play(self, episode: Mapping[str, Any], **following: Any) -> EpisodeState:
+        """Begins an episode, or plays its next turn.
+
+        `episode` has the fields of `/v1/episodes`: at first those that say how it begins, then the `episode`
+        of the last state. `following` is what follows: `response`, with `truncated` if it was cut, or
+        `cut=True` if the episode ends because its next prompt is too long. Raises as `score` does.
+        """
+        return self._post("/v1/episodes", self._turn(episode, following), _state)
+
+    async def aplay(self, episode: Mapping[str, Any], **following: Any) -> EpisodeState:
+        """The same as `play`, without blocking the event loop."""
+        return await self._apost("/v1/episodes", self._turn(episode, following), _state)
+
+    def _turn(self, episode: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
+        default = {"scheme": self.scheme} if self.scheme else {}
+        body = {**default, **episode, **following}
+        if "response" in following:
+            body["response"] = self._opening + following["response"]
+        return body
+
+    def _post(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
+        pauses = iter(PAUSES_S)
+        with httpx.Client(**self._options()) as http:
+            while True:
+                try:
+                    with _connection_faults():
+                        response = http.post(path, json=body)
+                    return _read(response, read)
+                except RewardFault as fault:
+                    time.sleep(_pause_s(fault, pauses))
+
+    async def _apost(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
+        pauses = iter(PAUSES_S)
+        async with httpx.AsyncClient(**self._options()) as http:
+            while True:
+                try:
+                    with _connection_faults():
+                        response = await http.post(path, json=body)
+                    return _read(response, read)
+                except RewardFault as fault:
+                    await asyncio.sleep(_pause_s(fault, pauses))
+
+    @property
+    def _opening(self) -> str:
+        return self.opening or os.environ.get(OPENING_VARIABLE, "")
 
     def _options(self) -> dict[str, Any]:
         url = self.url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
@@ -162,7 +210,7 @@ class RewardClient:
 
     def _body(self, batch: Sequence[Answer]) -> dict[str, Any]:
         default = {"scheme": self.scheme} if self.scheme else {}
-        opening = self.opening or os.environ.get(OPENING_VARIABLE, "")
+        opening = self._opening
         # Empty fields are left out: the service has the defaults.
         return {
             "items": [
@@ -220,20 +268,32 @@ def _pause_s(fault: RewardFault, pauses: Iterator[float]) -> float:
     return max(pause_s, fault.retry_after_s)
 
 
-def _read_verdicts(response: httpx.Response, batch: Sequence[Answer]) -> list[Verdict]:
+def _read(response: httpx.Response, read: Callable[[httpx.Response], T]) -> T:
     if response.status_code in (429, 502, 503, 504):
         seconds = response.headers.get("Retry-After", "")
         raise RewardFault(_refusal(response), retry_after_s=float(seconds) if seconds.isdigit() else 0.0)
     if not response.is_success:
         raise RewardFault(_refusal(response))
     try:
-        slots = response.json()["verdicts"]
-        if len(slots) != len(batch):
-            raise ValueError(f"{len(slots)} verdicts of {len(batch)} answers")
-        return [_verdict(slot, answer) for slot, answer in zip(slots, batch, strict=True)]
+        return read(response)
     except (KeyError, TypeError, ValueError) as error:
         message = f"{response.url}: cannot read {response.text[:200]!r}: {type(error).__name__} {error}"
         raise RewardFault(message) from error
+
+
+def _verdicts(response: httpx.Response, batch: Sequence[Answer]) -> list[Verdict]:
+    slots = response.json()["verdicts"]
+    if len(slots) != len(batch):
+        raise ValueError(f"{len(slots)} verdicts of {len(batch)} answers")
+    return [_verdict(slot, answer) for slot, answer in zip(slots, batch, strict=True)]
+
+
+def _state(response: httpx.Response) -> EpisodeState:
+    body = response.json()
+    state = EpisodeState(**{each.name: body[each.name] for each in fields(EpisodeState)})
+    if not math.isfinite(state.reward):
+        raise ValueError(f"the reward {state.reward}")
+    return state
 
 
 def _refusal(response: httpx.Response) -> str:

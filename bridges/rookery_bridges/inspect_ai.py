@@ -1,4 +1,4 @@
-"""Tasks for inspect-ai: the arena's puzzles, legality, `P:` and `A:` lines, and ChessQA.
+"""Tasks for inspect-ai: the arena's puzzles, legality, brittleness, `P:` and `A:` lines, and ChessQA.
 
     inspect eval rookery_bridges/legality -T questions=questions.jsonl --model openai/...
 
@@ -6,6 +6,7 @@
 """
 
 from collections import defaultdict
+from dataclasses import asdict, replace
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -15,7 +16,9 @@ from inspect_ai.solver import TaskState, generate
 
 from rookery_bridges import chessqa
 from rookery_bridges.client import Answer, RewardClient
-from rookery_bridges.questions import Question, read_questions
+from rookery_bridges.questions import ChangedAnswer, Question, read_questions
+from rookery_bridges.questions import legal_change as _legal_change
+from rookery_bridges.questions import same_move as _same_move
 
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 
@@ -36,6 +39,12 @@ def lines(questions: str) -> Task:
 def puzzles(questions: str) -> Task:
     """Puzzles: right moves, and puzzles whose moves are all right, as in the arena."""
     return _task(questions, right_move())
+
+
+@task
+def brittleness(questions: str) -> Task:
+    """Positions in changed forms: legal moves, and how often the move stays the same."""
+    return _task(questions, unchanged())
 
 
 @task(name="chessqa")
@@ -63,14 +72,12 @@ def _task(path: str, judge: Scorer) -> Task:
 
 def _sample(question: Question) -> Sample:
     messages = [_MESSAGES[turn["role"]](content=turn["content"]) for turn in question.prompt]
-    metadata = {"fen": question.fen, "task": question.task, "move": question.move}
+    metadata = asdict(replace(question, prompt=[]))
     return Sample(id=question.id, input=messages, target=question.solution, metadata=metadata)
 
 
 def _answer(state: TaskState, response: str) -> Answer:
-    fields = {name: state.metadata[name] for name in ("fen", "task", "move")}
-    question = Question(str(state.sample_id), [], **fields)
-    return question.answer(response)
+    return Question(**state.metadata).answer(response)
 
 
 @scorer(metrics={"*": [mean(), stderr()]})
@@ -83,6 +90,44 @@ def judged(scheme: str) -> Scorer:
         value = {"reward": verdict.reward, "legal": float(verdict.legal)}
         metadata = {"regret": verdict.regret, "reward_version": verdict.reward_version}
         return Score(value=value, answer=verdict.move, explanation=verdict.outcome, metadata=metadata)
+
+    return score
+
+
+@metric
+def same_move() -> Metric:
+    """How often the move is that of the same position as it is, of pairs where either is legal."""
+
+    def share(scores: list[SampleScore]) -> float:
+        return _same_move(map(_changed, scores))
+
+    return share
+
+
+@metric
+def legal_change() -> Metric:
+    """The share of legal moves in changed forms, less that of the same positions as they are."""
+
+    def difference(scores: list[SampleScore]) -> float:
+        return _legal_change(map(_changed, scores))
+
+    return difference
+
+
+def _changed(sample: SampleScore) -> ChangedAnswer:
+    metadata = sample.score.metadata or {}
+    return ChangedAnswer(str(sample.sample_id), metadata["original"], metadata["same_move"], metadata["move"])
+
+
+@scorer(metrics=[mean(), stderr(), legal_change(), same_move()])
+def unchanged() -> Scorer:
+    """1 for a legal move, else 0."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        [verdict] = await RewardClient().ascore([_answer(state, state.output.completion)])
+        move = verdict.move if verdict.legal else None
+        metadata = {name: state.metadata[name] for name in ("form", "original", "same_move")}
+        return Score(value=float(verdict.legal), answer=move, metadata={**metadata, "move": move})
 
     return score
 

@@ -105,7 +105,7 @@ def _unfinished_positions(place: str, report: FenReport) -> Iterator[Position]:
         else:
             yield position
     if report.skipped_count and not sound:
-        raise InvalidInput(f"no position in {place!r}: {'; '.join(report.skipped[:3])}")
+        raise InvalidInput(f"no position in {place!r}: {report.reasons}")
     name = mask_setting(place)
     sys.stderr.writelines(printable(f"{line}\n") for line in report.lines(str(name)))
     if over:

@@ -24,7 +24,6 @@ from chess_datasets.traces.archive import TraceArchive
 from chess_datasets.traces.rescore import RESCORED, SchemeComparison, rescored
 from rookery.errors import SetupError
 from rookery.terminal import SafeConsole
-from rookery.trace import TraceGroup
 
 _NODES = re.compile(r"/nodes-(\d+)/")
 
@@ -48,12 +47,15 @@ async def _run(settings: RescoreSettings) -> SchemeComparison:
         )
     groups = islice(archive.groups(run=settings.run), settings.limit)
     first = next(groups)
+    # Searches as in the archive, so that only the scheme differs; 1000 nodes if the version does not say.
+    match = _NODES.search(first.traces[0].verdict.reward_version)
+    nodes = settings.nodes or (int(match[1]) if match else 1000)
     comparison = SchemeComparison()
     with Progress() as progress:
         progress.begin(
             f"rescore by {settings.scheme}", unit="groups", total=min(total, settings.limit or total)
         )
-        async with scorer_of(settings, nodes=settings.nodes or _nodes_of(first)) as scorer:
+        async with scorer_of(settings, nodes=nodes) as scorer:
             answers = rescored(chain([first], groups), scorer, scheme=settings.scheme, task=settings.task)
             to_file = record_writer(*open_file(settings.out), RESCORED) if settings.out else nullcontext()
             with to_file as table:
@@ -64,12 +66,6 @@ async def _run(settings: RescoreSettings) -> SchemeComparison:
                                 table.add(row)
                         progress.advance(1)
     return comparison
-
-
-def _nodes_of(group: TraceGroup) -> int:
-    """Nodes per search in the archive, so that only the scheme differs; 1000 if the version does not say."""
-    match = _NODES.search(group.traces[0].verdict.reward_version)
-    return int(match[1]) if match else 1000
 
 
 def _show(summary: dict[str, Any], console: Console) -> None:

@@ -50,7 +50,7 @@ def _count(place: str, replay: float, workers: Workers, progress: Progress) -> S
         positions = read_positions(folder, name, report, chess960=True)
         statistics = count_positions(positions, advance=progress.advance)
         if report.skipped_count and not statistics.positions:
-            raise InvalidInput(f"no position in {place!r}: {'; '.join(report.skipped[:3])}")
+            raise InvalidInput(f"no position in {place!r}: {report.reasons}")
         sys.stderr.writelines(printable(f"{line}\n") for line in report.lines(str(mask_setting(place))))
         statistics.by |= {"dropped": report.dropped} if report.dropped else {}
         statistics.by |= {"left_out": Counter(rows=report.skipped_count)} if report.skipped_count else {}

@@ -25,7 +25,6 @@ from chess_datasets.tasks.puzzles import (
 )
 from chess_datasets.tasks.rookworld import RookworldMix
 from rookery.masking import mask_setting, printable
-from rookery.prompt import notation_of
 
 
 def tasks(settings: TasksSettings) -> int:
@@ -43,7 +42,7 @@ def _from_positions(settings: TasksSettings) -> dict[str, Any]:
     targets = settings.recipe(
         CandidateTargets, best=settings.best_share, uniform=settings.uniform_share, mate=settings.mate_bonus
     )
-    box = settings.box or (notation_of(settings.style) if settings.task == ENGINE_MOVES else "uci")
+    box = settings.engine_box if settings.task == ENGINE_MOVES else settings.box or "uci"
     recipe = settings.recipe(TaskRecipe, form=settings.format, mix=mix, targets=targets, box=box)
     with made_parts(
         settings,

@@ -125,7 +125,7 @@ class SoundGame:
         return self.game.board(ply).fen()
 
     def choices(self, ply: int) -> int:
-        return self.game.board(ply).legal_moves.count()
+        return chess.Board(self.fen(ply), chess960=self.game.chess960).legal_moves.count()
 
 
 def in_split(game_id: str, split: Split) -> bool:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from chess_datasets.jobs import batched
-from chess_datasets.pgn.games import SkippedGame
+from chess_datasets.pgn.games import SkippedGame, SoundGame
 from chess_datasets.pgn.native import read_games
 from chess_datasets.pgn.reader import read_raw_games
 from chess_datasets.positions.distinct import PositionKeys, position_key
@@ -76,37 +76,45 @@ def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[
 def fens_of_file(location: str) -> Iterator[str]:
     """The positions of a file, and those after each move of its puzzles or games. Raises as
     `read_evaluation_files`."""
-    folder, name = open_file(location)
-    form = format_of(folder, name)
-    document = read_json(folder, name) if form is Format.JSON else None
-    if form is Format.PGN or _is_list_of_games(document):
-        yield from _fens_of_games(location)
-    elif form is Format.JSON:
-        for number, item in enumerate(_items_of(document), start=1):
-            yield from _fens_of_item(item, f"{location!r}, item {number}")
-    else:
-        for number, item in _rows_or_lines(folder, name, form):
-            yield from _fens_of_item(
-                item, f"{location!r}, {'row' if form is Format.PARQUET else 'line'} {number}"
-            )
+    for place, item in _items_of_file(location):
+        if isinstance(item, SoundGame):
+            for _, board, _ in item.game.replay():
+                yield board.fen()
+            yield board.fen()  # the last move has been played, too
+        elif not isinstance(item, SkippedGame):
+            yield from _fens_of_item(item, place)
+        elif item.defect.value == "no_moves" and (tag := _FEN_TAG.search(place)):
+            yield from _fens_of_line(tag[1], None, str(item))
+        else:
+            raise InvalidInput(str(item))
 
 
 def positions_by_row(location: str) -> Iterator[list[str]]:
     """The positions of each row, line, item or game of a file of data: none where there is none that can be
     read. Raises `SetupError` if the file cannot be read, `InvalidInput` if a line is not JSON."""
+    for _, item in _items_of_file(location):
+        if isinstance(item, SoundGame):
+            yield [board.fen() for _, board, _ in item.game.replay()]
+        else:
+            yield list(_fens_in(item, None))
+
+
+def _items_of_file(location: str) -> Iterator[tuple[str, Any]]:
+    """The games of a file, broken ones too, each with its text; or its rows, lines or items with their
+    places."""
     folder, name = open_file(location)
     form = format_of(folder, name)
     document = read_json(folder, name) if form is Format.JSON else None
     if form is Format.PGN or _is_list_of_games(document):
         source = Source(location, 0, "")
         for raws in batched(read_raw_games(location), _GAMES):
-            for played in read_games(raws, source, chess960=True):
-                replay = () if isinstance(played, SkippedGame) else played.game.replay()
-                yield [board.fen() for _, board, _ in replay]
-    elif form is Format.JSON:
-        yield from (list(_fens_in(item, None)) for item in _items_of(document))
-    else:
-        yield from (list(_fens_in(item, None)) for _, item in _rows_or_lines(folder, name, form))
+            texts = (raw.text for raw in raws)
+            yield from zip(texts, read_games(raws, source, chess960=True), strict=True)
+        return
+    numbered = enumerate(_items_of(document), start=1) if form is Format.JSON else None
+    unit = "item" if numbered else "row" if form is Format.PARQUET else "line"
+    for number, item in numbered or _rows_or_lines(folder, name, form):
+        yield f"{location!r}, {unit} {number}", item
 
 
 def _items_of(document: Any) -> list[Any]:
@@ -122,20 +130,6 @@ def _is_list_of_games(document: Any) -> bool:
     """Whether a document is a list of games, as `rookery data games --form json` writes."""
     first = document[0] if isinstance(document, list) and document else None
     return isinstance(first, str) and first.lstrip().startswith(("[", "1."))
-
-
-def _fens_of_games(location: str) -> Iterator[str]:
-    source = Source(location, 0, "")
-    for raws in batched(read_raw_games(location), _GAMES):
-        for raw, played in zip(raws, read_games(raws, source, chess960=True), strict=True):
-            if not isinstance(played, SkippedGame):
-                for _, board, _ in played.game.replay():
-                    yield board.fen()
-                yield board.fen()  # the last move has been played, too
-            elif played.defect.value == "no_moves" and (tag := _FEN_TAG.search(raw.text)):
-                yield from _fens_of_line(tag[1], None, str(played))
-            else:
-                raise InvalidInput(str(played))
 
 
 def _rows_or_lines(folder: Folder, name: str, form: Format) -> Iterator[tuple[int, Any]]:

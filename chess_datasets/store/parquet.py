@@ -45,11 +45,8 @@ class ParquetDescription:
 
     kind: str
     version: str
-    writer: str
     notes: Mapping[str, str]
     rows: int
-    row_groups: int
-    schema: pa.Schema
 
 
 class RecordWriter(Generic[R]):
@@ -184,9 +181,6 @@ def _describe(file: pq.ParquetFile) -> ParquetDescription:
     return ParquetDescription(
         kind=metadata.get(_KIND, b"").decode(),
         version=metadata.get(_VERSION, b"").decode(),
-        writer=metadata.get(_WRITER, b"").decode() or str(file.metadata.created_by),
         notes=json.loads(metadata.get(_NOTES, b"{}")),
         rows=file.metadata.num_rows,
-        row_groups=file.metadata.num_row_groups,
-        schema=file.schema_arrow.remove_metadata(),
     )

@@ -6,6 +6,7 @@ alphabetical order, separated by ", ", and `White Queen at e5`. Positions and wo
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import chess
@@ -60,16 +61,10 @@ def _moves(board: chess.Board, rng: random.Random, notation: Notation) -> Questi
     return about, _listed(written(board, m, notation) for m in board.legal_moves if m.from_square == square)
 
 
-def _captures(board: chess.Board, rng: random.Random, _notation: Notation) -> Question:
+def _targets(board: chess.Board, rng: random.Random, _notation: Notation, *, is_occupied: bool) -> Question:
     square, about = _mover(board, rng)
-    moves = (move for move in board.legal_moves if move.from_square == square)
-    return about, _names(move.to_square for move in moves if board.piece_at(move.to_square))
-
-
-def _empty(board: chess.Board, rng: random.Random, _notation: Notation) -> Question:
-    square, about = _mover(board, rng)
-    moves = (move for move in board.legal_moves if move.from_square == square)
-    return about, _names(move.to_square for move in moves if not board.piece_at(move.to_square))
+    targets = {move.to_square for move in board.legal_moves if move.from_square == square}
+    return about, _names(target for target in targets if bool(board.piece_at(target)) == is_occupied)
 
 
 def _protected(board: chess.Board, rng: random.Random, _notation: Notation) -> Question:
@@ -114,8 +109,8 @@ KINDS: Mapping[str, Callable[[chess.Board, random.Random, Notation], Question]] 
         "pieces": _pieces,
         "square": _square,
         "moves": _moves,
-        "captures": _captures,
-        "empty": _empty,
+        "captures": partial(_targets, is_occupied=True),
+        "empty": partial(_targets, is_occupied=False),
         "protected": _protected,
         "check": _check,
         "checks": _checks,

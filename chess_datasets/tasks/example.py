@@ -26,7 +26,6 @@ from rookery.trace import Message, Position
 
 POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE = "P", "A", "legal-moves", "next-fen", "puzzle"
 ENGINE_MOVES = "engine-moves"
-TASKS = (POLICY, STATE, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE)
 
 
 @dataclass(frozen=True, slots=True)

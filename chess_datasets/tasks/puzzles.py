@@ -32,7 +32,7 @@ from chess_datasets.tasks.example import PUZZLE, Example
 from rookery.encoding import decode
 from rookery.errors import InvalidInput
 from rookery.prompt import Notation, mirrored_move, render, written
-from rookery.puzzles import COLUMNS, Puzzle, Turn, Unsound, parse, playable
+from rookery.puzzles import COLUMNS, Puzzle, PuzzleTurn, Unsound, parse, playable
 from rookery.trace import Position
 
 NAMED = 20
@@ -131,7 +131,7 @@ def _lines(location: str | Path, counts: PuzzleCounts) -> Iterator[str]:
             counts.skip("damaged_file", str(error))
 
 
-def puzzle_position(puzzle: Puzzle, turn: Turn) -> Position:
+def puzzle_position(puzzle: Puzzle, turn: PuzzleTurn) -> Position:
     """The position of one of the puzzle's turns."""
     board = chess.Board(turn.fen)
     return Position(

@@ -1,9 +1,10 @@
 """Stores the groups of runs in Parquet files, partitioned by run and day.
 
     run=r1/date=2026-11-21/1763721014000-0_1763721019000-3.parquet
+    run=r1/dead.jsonl
 
-A file is named after its first and last stream entry, so writing the same entries again replaces the file.
-This module does not access Redis.
+A Parquet file is named after its first and last stream entry, so writing the same entries again replaces it.
+The other one has the dead letters that the run has now. This module does not access Redis.
 """
 
 import time
@@ -15,8 +16,8 @@ from typing import Any, Self
 
 from chess_datasets.store.folders import Folder, WrittenFile
 from chess_datasets.store.parquet import SUFFIX, Kind, describe, read_records, read_rows, write_records
-from rookery.errors import InvalidInput
-from rookery.streams import Entry
+from rookery.errors import InvalidInput, SetupError
+from rookery.streams import DEAD_FILE, DeadLetter, Entry, dump_letters
 from rookery.trace import TRACE_VERSION, TraceGroup
 
 StreamId = tuple[int, int]
@@ -75,6 +76,18 @@ class TraceArchive:
         name = f"run={run}/date={day_of(first)}/{first}_{last}{SUFFIX}"
         records = (ArchivedGroup.of(group, entry=entry) for entry, group in groups)
         return write_records(self.folder, name, ARCHIVED, records, notes={"run": run})
+
+    def write_dead(self, run: str, letters: Sequence[DeadLetter]) -> WrittenFile:
+        """Writes the dead letters of a run, in place of those that are there."""
+        return self.folder.write_bytes(f"run={run}/{DEAD_FILE}", dump_letters(letters))
+
+    def has_dead(self, run: str) -> bool:
+        """Whether the dead letters of a run were ever written."""
+        try:
+            with self.folder.read(f"run={run}/{DEAD_FILE}"):
+                return True
+        except SetupError:
+            return False
 
     def archived_entries(self, run: str, entries: Sequence[str]) -> set[str]:
         """Those of the stream entries that are already in the archive."""

@@ -46,11 +46,11 @@ RESCORED = Kind("rescored", Rescored)
 
 
 async def rescored(
-    groups: Iterable[TraceGroup], scorer: Scorer, *, scheme: str, task: str = "", in_flight: int = 2048
+    groups: Iterable[TraceGroup], scorer: Scorer, *, scheme: str, task: str = ""
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
-    """Yields each group with the new verdicts of its turns, in order. At most `in_flight` answers are scored
-    at once. Raises `InvalidInput` if the service refuses an answer, for example because the scheme does not
-    exist, or if the scheme has `influence`; `PeerFault` if the service does not answer."""
+    """Yields each group with the new verdicts of its turns, in order. Raises
+    `InvalidInput` if the service refuses an answer, for example because the scheme does not exist, or if the
+    scheme has `influence`; `PeerFault` if the service does not answer."""
     if re.search(r"\binfluence\b", scheme):
         raise InvalidInput(
             f"scheme {scheme!r}: influence is measured while the policy that answered is served"
@@ -58,7 +58,7 @@ async def rescored(
     requests = (((number, group), list(_items(group, task))) for number, group in enumerate(groups))
     early: dict[int, tuple[TraceGroup, list[Verdict]]] = {}
     due = 0
-    async with aclosing(scorer.stream(requests, scheme=scheme, items=in_flight)) as answers:
+    async with aclosing(scorer.stream(requests, scheme=scheme)) as answers:
         async for (number, group), slots in answers:
             early[number] = group, _verdicts(group, slots)
             while due in early:

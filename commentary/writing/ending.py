@@ -61,7 +61,11 @@ def decide(writer: Writer, best: Topic, topics: Sequence[Topic]) -> list[str]:
     writer.naming.forget()
     if writer.case.only_move:
         return [sentence(f"{best.name} {writer.does('only move')}")]
-    choice = sentence(_choice(writer, best))
+    us = writer.case.mover
+    if writer.chance(0.3):
+        choice = sentence(f"{best.name} {writer.does('best move', us=us)}")
+    else:
+        choice = sentence(writer.say("choice", move=best.name, side=us, us=us))
     rivals = [topic for topic in topics if not topic.candidate.is_best]
     faults = [fault for topic in rivals if (fault := _fault(writer, topic))][:2]
     if faults and writer.chance(0.5):
@@ -72,12 +76,6 @@ def decide(writer: Writer, best: Topic, topics: Sequence[Topic]) -> list[str]:
     if rivals and writer.chance(0.4):
         return [choice, sentence(_comparison(writer, best, rivals[0]))]
     return [choice, sentence(f"it {_merit(writer, best)}")] if writer.chance(0.7) else [choice]
-
-
-def _choice(writer: Writer, best: Topic) -> str:
-    if writer.chance(0.3):
-        return f"{best.name} {writer.does('best move', us=writer.case.mover)}"
-    return writer.say("choice", move=best.name, side=writer.case.mover, us=writer.case.mover)
 
 
 def _fault(writer: Writer, topic: Topic) -> str | None:

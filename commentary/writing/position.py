@@ -101,7 +101,8 @@ def _chosen(writer: Writer) -> list[Finding]:
     ]
     announces_mates = writer.chance(_TOLD_MATES)
     ranked = [(w, f) for w, f in ranked if announces_mates or f.concept.name != "mate in one"]
-    if _takes_piece(writer.case):
+    if writer.case.best.retakes or best_gain(writer.case.board) >= _A_PIECE:
+        # A piece is about to be taken, or taken back: how the material stands until then misleads.
         ranked = [(w, f) for w, f in ranked if f.concept.name not in _BALANCES]
     ranked.sort(key=lambda pair: -pair[0])
     chosen: list[Finding] = []
@@ -113,11 +114,6 @@ def _chosen(writer: Writer) -> list[Finding]:
         if len(chosen) == writer.length.remarks:
             break
     return _with_staples(chosen, [finding for _, finding in ranked], writer.length.remarks)
-
-
-def _takes_piece(case: Case) -> bool:
-    """Whether a piece is about to be taken, or taken back: how the material stands until then misleads."""
-    return case.best.retakes or best_gain(case.board) >= _A_PIECE
 
 
 def _weight(finding: Finding, case: Case) -> float:
@@ -174,16 +170,17 @@ def _ordered(writer: Writer, findings: Sequence[Finding]) -> list[Finding]:
     urgent = left[0].weight >= _URGENT
     first = 0 if urgent else min(len(left) - 1, writer.rng.choices(range(3), _BEGINS_WITH)[0])
     ordered = [left.pop(first)]
+
+    def nearness(finding: Finding) -> float:
+        last = ordered[-1]
+        same_topic = last.concept.topic == finding.concept.topic
+        shared = bool(set(last.squares) & set(finding.squares))
+        return finding.weight + _SAME_TOPIC * same_topic + _SAME_PIECES * shared
+
     while left:
-        nearest = max(range(len(left)), key=lambda place: _nearness(ordered[-1], left[place]))
-        ordered.append(left.pop(nearest))
+        ordered.append(max(left, key=nearness))
+        left.remove(ordered[-1])
     return ordered
-
-
-def _nearness(last: Finding, finding: Finding) -> float:
-    same_topic = last.concept.topic == finding.concept.topic
-    shared = bool(set(last.squares) & set(finding.squares))
-    return finding.weight + _SAME_TOPIC * same_topic + _SAME_PIECES * shared
 
 
 # -- in which words ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
-from launcher.pipeline.state import Digest, PipelineState, PipelineStore, Record, digest_of
+from launcher.pipeline.state import Digest, PipelineState, PipelineStore, StepRecord, digest_of
 from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.tracking import PipelineRun
 from launcher.serve_players import serve
@@ -97,10 +97,10 @@ def _start(step: Step, state: PipelineState, written: Mapping[str, Step], consol
     if step.folder.exists() and (previous is None or not _continues(step, previous, inputs)):
         _put_aside(step.folder, console)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    state.keep(step, Record(step.command, __version__, "running", started, inputs=inputs))
+    state.keep(step, StepRecord(step.command, __version__, "running", started, inputs=inputs))
 
 
-def _continues(step: Step, previous: Record, inputs: Mapping[str, Digest]) -> bool:
+def _continues(step: Step, previous: StepRecord, inputs: Mapping[str, Digest]) -> bool:
     """Whether a step can go on where it stopped: same command, same inputs."""
     return (
         previous.status != "done"
@@ -120,7 +120,7 @@ def _put_aside(folder: Path, console: Console) -> None:
     console.print(f"  what it wrote before is in {aside}")
 
 
-def _run(step: Step, state: PipelineState, *, environment: Mapping[str, str]) -> Record:
+def _run(step: Step, state: PipelineState, *, environment: Mapping[str, str]) -> StepRecord:
     record = state.records[step.name]
     begin = time.monotonic()
     status = _command(step, environment)

@@ -34,7 +34,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StepRecord:
     """The record of a step in `pipeline.json`."""
 
     command: str
@@ -49,7 +49,7 @@ class Record:
 
 class _File(TypedDict):
     settings: NotRequired[dict[str, str]]
-    steps: dict[str, Record]
+    steps: dict[str, StepRecord]
 
 
 _FILE = TypeAdapter(_File)
@@ -63,13 +63,13 @@ class PipelineState:
         stored = _read(self._path)
         self.records, self.overrides = stored["steps"], stored.get("settings", {})
 
-    def adopt(self, records: Mapping[str, Record]) -> None:
+    def adopt(self, records: Mapping[str, StepRecord]) -> None:
         """Takes over the records of another machine that are newer than its own."""
         for name, record in records.items():
             if name not in self.records or self.records[name].started < record.started:
                 self.records[name] = record
 
-    def keep(self, step: Step, record: Record) -> None:
+    def keep(self, step: Step, record: StepRecord) -> None:
         self.records[step.name] = record
         self._path.parent.mkdir(parents=True, exist_ok=True)
         steps = {name: asdict(stored) for name, stored in self.records.items()}
@@ -139,7 +139,7 @@ class PipelineStore:
         """Reads the records that the store has of the steps. Raises `SetupError` if the URL is unknown, the
         package for it is missing, there is no such bucket, or the records are damaged."""
         self._url, self._out = url, out
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, StepRecord] = {}
         if not url:
             return
         self._files, self._root = open_store(url)
@@ -150,7 +150,7 @@ class PipelineStore:
                 self._files.get_file(self._place(out / STATE_FILE), str(fetched))
             self.records = _read(fetched)["steps"]
 
-    def fetch(self, step: Step, records: Mapping[str, Record]) -> None:
+    def fetch(self, step: Step, records: Mapping[str, StepRecord]) -> None:
         """Fetches the step's inputs, and what it wrote on another machine, unless they are here already."""
         if not self._url:
             return

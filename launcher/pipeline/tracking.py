@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from launcher.pipeline.pipeline import Pipeline, Step
-from launcher.pipeline.state import STATE_FILE, Record
+from launcher.pipeline.state import STATE_FILE, StepRecord
 from rookery.masking import mask_setting
 from rookery.mlflow_run import (
     LONGEST_VALUE,
@@ -45,7 +45,7 @@ class PipelineRun:
         nested = {PARENT_VARIABLE: self._step_id, MODEL_VARIABLE: self._pipeline.name}
         return {**switches, **nested, "MLFLOW_TRACKING_URI": self._client.tracking_uri}
 
-    def end(self, step: Step, record: Record) -> None:
+    def end(self, step: Step, record: StepRecord) -> None:
         """Records the end of the step, with the digests of its inputs and outputs, and what it evaluated."""
         self._try(lambda: self._end_step(step, record))
         self._step_id = ""
@@ -79,7 +79,7 @@ class PipelineRun:
         self._step_id = str(run.info.run_id)
         self._client.log_param(self._step_id, "command", _parameter(command))
 
-    def _end_step(self, step: Step, record: Record) -> None:
+    def _end_step(self, step: Step, record: StepRecord) -> None:
         for what, digests in (("input", record.inputs), ("output", record.outputs)):
             for path, digest in digests.items():
                 self._client.set_tag(self._step_id, f"{what} {Path(path).name}", digest.sha256)

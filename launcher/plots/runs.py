@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rookery.config.objective import KL_ALIASES
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.steps import METRICS_FILE, PREFIX, Step, read_metrics
 from rookery.remote import find_run
@@ -18,9 +19,6 @@ INCIDENTAL = {
 """Settings in which two runs of one configuration may differ."""
 
 REPORT_FILE = "report.json"
-
-KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
-"""Names of divergences that earlier versions recorded, and that `up --set` still accepts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """The two APIs of OpenAI for completions: what they are asked, and how their answers are read."""
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from rookery.prompt import GAME_STYLES
+from rookery.tool_calls import CALL_ID
 from rookery.trace import Completion, Prompt
 
 
@@ -16,6 +18,9 @@ class _ChatApi:
 
     def request_fields(self, prompt: Prompt) -> dict[str, Any]:
         messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+        if prompt.tools:  # which the template shows; calls stay in the text
+            messages = [m | {"tool_call_id": CALL_ID} if m["role"] == "tool" else m for m in messages]
+            return {"messages": messages, "tools": json.loads(prompt.tools), "tool_choice": "none"}
         if not messages or messages[-1]["role"] != "assistant":
             return {"messages": messages}
         return {"messages": messages, "add_generation_prompt": False, "continue_final_message": True}

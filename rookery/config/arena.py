@@ -3,15 +3,27 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from pydantic_settings import CliPositionalArg
 
 from rookery.access import AccessSettings
 from rookery.devices import Device
 from rookery.remote import FolderPath, PathOrUrl, ShippedPath
 from rookery.settings import Port, RunSettings, Settings, Specs
+
+
+def _known_style(style: str) -> str:
+    """The style. Raises `ValueError` if there is none of this name, or it is for RookWorld's lines."""
+    from rookery.prompt import LINES, STYLES  # python-chess, which --help does without
+
+    if style not in STYLES or style in LINES:
+        raise ValueError(f"choose from {', '.join(sorted(set(STYLES) - LINES))}")
+    return style
+
+
+Style = Annotated[str, AfterValidator(_known_style)]
 
 
 class PositionSettings(Settings):
@@ -131,7 +143,7 @@ class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
     """Evaluate version 0 and every Nth one. While an evaluation takes longer, versions are skipped."""
     inference_url: str = "http://127.0.0.1:8000"
     """Inference server of the run, with --leases of at least 1."""
-    style: str = "mover-squares"
+    style: Style = "mover-squares"
     """Prompt style; use the same as the rollouts."""
     max_tokens: PositiveInt = 32
     """Longest answer, in tokens; use the same as the rollouts."""
@@ -156,20 +168,30 @@ class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
     port: Port = 8009
     """Port of the probes and metrics; 0 picks a free one."""
 
-    @field_validator("style")
-    @classmethod
-    def _known_style(cls, style: str) -> str:
-        from rookery.prompt import LINES, STYLES
-
-        if style not in STYLES or style in LINES:
-            raise ValueError(f"choose from {', '.join(sorted(set(STYLES) - LINES))}")
-        return style
-
     @model_validator(mode="after")
     def _one_source(self) -> "WatchSettings":
         if (self.positions is None) == (self.data_url is None):
             raise ValueError("give exactly one of --positions and --data-url")
         return self
+
+
+class QuestionsSettings(Settings, env_prefix="ARENA_QUESTIONS_"):
+    """Print the questions of the section brittleness, for inspect-ai and lm-evaluation-harness: each position
+    as it is and in changed forms, one JSON object per line.
+
+    Examples:
+      rookery data sample --split heldout --distinct --count 200 > heldout.jsonl
+      rookery arena questions --positions heldout.jsonl --count 100 > brittleness.jsonl
+    """
+
+    positions: Path
+    """JSONL file with one position per line."""
+    count: PositiveInt = 100
+    """Number of positions."""
+    style: Style = "fen"
+    """Prompt style."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the drawn and of the shuffled positions, and of the illegal claims."""
 
 
 class CurveSettings(Settings, env_prefix="ARENA_CURVE_"):

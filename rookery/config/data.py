@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
+from pydantic_settings import EnvSettingsSource, PydanticBaseSettingsSource
 
 from rookery.access import AccessSettings
 from rookery.episodes import EpisodeMix
@@ -120,20 +120,9 @@ class FeedSettings(PositionSettings, RunSettings, PresetSettings, AccessSettings
         return {} if games else {"mate_share": f"sources = {self.sources!r}"}
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Falls back on the `DATA_...` variables for the settings of positions."""
-        sources = super().settings_customise_sources(
-            settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
-        )
-        *others, recorder = sources
-        return (*others, DataEnvironment(PositionSettings, env_prefix="DATA_"), recorder)
+    def weakest_sources(cls) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The `DATA_...` variables, for the settings of positions."""
+        return (DataEnvironment(PositionSettings, env_prefix="DATA_"),)
 
 
 class ArchiverSettings(RunSettings, AccessSettings, env_prefix="ARCHIVE_"):

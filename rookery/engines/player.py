@@ -108,10 +108,21 @@ class EnginePlayer:
             "reproducible": self._reproducible,
         }
 
-    async def play(self, board: chess.Board, *, seed: int) -> Reply:
-        """The engine's move. See `Player.play`. Raises `EngineFault` if the engine died, hung, or answered
-        with no legal move; the next call starts another."""
+    async def play(
+        self,
+        board: chess.Board,
+        *,
+        seed: int,
+        limit: chess.engine.Limit | None = None,
+        options: Mapping[str, chess.engine.ConfigValue] = MappingProxyType({}),
+    ) -> Reply:
+        """The engine's move. See `Player.play`. A `limit` and `options` of this move replace the player's;
+        the process keeps the options.
+
+        Raises `EngineFault` if the engine died, hung, or answered with no legal move; the next call starts
+        another. Raises `InvalidInput` if it has not such an option."""
         del seed
+        options = _checked_options(options, self._binary)
         started = time.monotonic()
         async with self._slots:
             process = self._idle.pop() if self._idle else await self._start()
@@ -119,7 +130,9 @@ class EnginePlayer:
                 async with asyncio.timeout(MOVE_S):
                     process.protocol.exact = None
                     # A new game each time, so that python-chess sends `ucinewgame`.
-                    result = await process.protocol.play(board, self._limit, game=object())
+                    result = await process.protocol.play(
+                        board, limit or self._limit, game=object(), options=options
+                    )
             except (chess.engine.EngineError, TimeoutError) as error:
                 await process.kill()
                 raise EngineFault(

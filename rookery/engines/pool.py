@@ -164,8 +164,13 @@ class EnginePool:
             slot.engine.submit(job)
 
     def _least_busy(self) -> Slot | None:
-        free = [slot for slot in self._slots if slot.engine is not None and slot.engine.has_room]
-        return min(free, key=lambda slot: slot.engine.searches if slot.engine else 0, default=None)
+        least, fewest = None, 0
+        for slot in self._slots:
+            if (engine := slot.engine) is None or not engine.has_room:
+                continue
+            if least is None or engine.searches < fewest:
+                least, fewest = slot, engine.searches
+        return least
 
     def _next_job(self) -> Job | None:
         while self._turns:

@@ -42,10 +42,11 @@ LABELS: Mapping[str, str] = _FILE["labels"]
 def label_of(key: str) -> str:
     """The label of a key in the legend.
 
-    >>> label_of("kl_behaviour_age2"), label_of("component_delta"), label_of("moves_rook")
-    ('age 2', 'delta', 'rook')
+    >>> label_of("kl_behaviour_age2"), label_of("component_delta"), label_of("won_engine")
+    ('age 2', 'delta', 'won, engine')
     """
-    return LABELS.get(key) or re.sub("^(component(_[pa])?|best_moves|moves)_", "", key).replace(
+    shortened = re.sub("^(component(_[pa])?|best_moves|moves)_", "", key)
+    return LABELS.get(key) or re.sub("^(won|drawn|lost)_", r"\1, ", shortened).replace(
         "kl_behaviour_age", "age "
     )
 

@@ -8,6 +8,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rookery.errors import InvalidInput
@@ -105,7 +106,7 @@ def _draw_panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: T
             label = label_of(key) if several and place == 0 else None
             line = "-" if alone else LINES[index % len(LINES)]
             _draw_curve(axes, curve, _Line(key, colour, line, label=label))
-    for key, colour in zip(panel.references, colours, strict=False) if len(curves) == 1 else ():
+    for key, colour in zip(panel.references, cycle(colours), strict=False) if len(curves) == 1 else ():
         numbers, values = series(curves[0].runs[0], key)
         label = label_of(key) if len(panel.references) == 1 else None
         axes.plot(numbers, smooth(values), color=colour, linestyle=":", linewidth=1.2, label=label)

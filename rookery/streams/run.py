@@ -23,6 +23,7 @@ from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.prompt import task_of
 from rookery.streams import lua
 from rookery.streams.connection import RunConnection
+from rookery.streams.dead import DeadLetters
 from rookery.streams.state import Backlog, Counts, Overview
 from rookery.streams.stream import Stream, shared_keys
 from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
@@ -280,52 +281,6 @@ class PolicyRecord:
             return None
         version = PolicyVersion(int(fields["number"]), fields["sha256"])
         return Adapter(version, fields["path"], fields["base_model"])
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes.
-
-    No bytes: the entry was no longer in its stream, so it is lost.
-    """
-
-    id: str
-    stream: str
-    entry: str
-    reason: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetters:
-    """The entries that were moved to `dead` (see `Stream.dead_letter`)."""
-
-    redis: RunConnection
-
-    def letters(self) -> list[DeadLetter]:
-        """All of them, oldest first."""
-        rows = self.redis.call(lambda client: client.xrange(self.redis.key("dead")))
-        return [
-            DeadLetter(
-                id=dead_id.decode(),
-                stream=fields[b"stream"].decode(),
-                entry=fields[b"entry"].decode(),
-                reason=fields[b"reason"].decode(),
-                data=fields.get(b"data", b""),
-            )
-            for dead_id, fields in cast(list[Any], rows)
-        ]
-
-    def replay(self, letter: DeadLetter) -> bool:
-        """Adds an entry to its stream again, under a new id. Returns False if it is gone or was lost.
-
-        A group counts as generated again, because it counts as dead once and is in the stream again.
-        """
-        return bool(self.redis.script(lua.REPLAY_DEAD, ["dead", letter.stream, "counts"], letter.id))
-
-    def drop(self, letter: DeadLetter) -> bool:
-        """Deletes an entry; it stays counted. Returns False if it is no longer there."""
-        return bool(self.redis.call(lambda client: client.xdel(self.redis.key("dead"), letter.id)))
 
 
 def _sha1(data: bytes) -> str:

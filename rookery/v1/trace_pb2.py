@@ -26,7 +26,7 @@ from rookery.v1 import position_pb2 as rookery_dot_v1_dot_position__pb2
 from rookery.v1 import verdict_pb2 as rookery_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16rookery/v1/trace.proto\x12\nrookery.v1\x1a\x19rookery/v1/position.proto\x1a\x18rookery/v1/verdict.proto\"(\n\x07Message\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"K\n\x06Prompt\x12\r\n\x05style\x18\x01 \x01(\t\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.rookery.v1.Message\x12\x0b\n\x03\x66\x65n\x18\x03 \x01(\t\"/\n\rPolicyVersion\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"Q\n\x08Sampling\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_p\x18\x02 \x01(\x01\x12\r\n\x05top_k\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\"d\n\nCompletion\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x10\n\x08logprobs\x18\x03 \x03(\x02\x12\x15\n\rfinish_reason\x18\x04 \x01(\t\x12\x0c\n\x04seed\x18\x05 \x01(\x03\"\x88\x03\n\x04Turn\x12*\n\ncompletion\x18\x01 \x01(\x0b\x32\x16.rookery.v1.Completion\x12)\n\x07verdict\x18\x02 \x01(\x0b\x32\x13.rookery.v1.VerdictH\x00\x88\x01\x01\x12\'\n\x06prompt\x18\x03 \x01(\x0b\x32\x12.rookery.v1.PromptH\x01\x88\x01\x01\x12\x18\n\x10prompt_token_ids\x18\x04 \x03(\r\x12\x11\n\tcontinues\x18\x05 \x01(\x08\x12.\n\x06policy\x18\x06 \x01(\x0b\x32\x19.rookery.v1.PolicyVersionH\x02\x88\x01\x01\x12\x13\n\x0bobservation\x18\x07 \x01(\t\x12.\n\x07rewards\x18\x08 \x03(\x0b\x32\x1d.rookery.v1.Turn.RewardsEntry\x12\x0c\n\x04role\x18\t \x01(\t\x1a.\n\x0cRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\n\n\x08_verdictB\t\n\x07_promptB\t\n\x07_policy\"\x86\x01\n\x05Trace\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\ncompletion\x18\x02 \x01(\x0b\x32\x16.rookery.v1.Completion\x12$\n\x07verdict\x18\x03 \x01(\x0b\x32\x13.rookery.v1.Verdict\x12\x1f\n\x05turns\x18\x04 \x03(\x0b\x32\x10.rookery.v1.Turn\"\xee\x02\n\nTraceGroup\x12\x15\n\rtrace_version\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0b\n\x03run\x18\x03 \x01(\t\x12&\n\x08position\x18\x04 \x01(\x0b\x32\x14.rookery.v1.Position\x12\"\n\x06prompt\x18\x05 \x01(\x0b\x32\x12.rookery.v1.Prompt\x12\x18\n\x10prompt_token_ids\x18\x06 \x03(\r\x12)\n\x06policy\x18\x07 \x01(\x0b\x32\x19.rookery.v1.PolicyVersion\x12\x12\n\nbase_model\x18\x08 \x01(\t\x12&\n\x08sampling\x18\t \x01(\x0b\x32\x14.rookery.v1.Sampling\x12!\n\x06traces\x18\n \x03(\x0b\x32\x11.rookery.v1.Trace\x12\x12\n\ncreated_at\x18\x0b \x01(\x01\x12\x14\n\x0cgeneration_s\x18\x0c \x01(\x01\x12\x10\n\x08reward_s\x18\r \x01(\x01J\x04\x08\x0e\x10\x0f\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16rookery/v1/trace.proto\x12\nrookery.v1\x1a\x19rookery/v1/position.proto\x1a\x18rookery/v1/verdict.proto\"(\n\x07Message\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"Z\n\x06Prompt\x12\r\n\x05style\x18\x01 \x01(\t\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.rookery.v1.Message\x12\x0b\n\x03\x66\x65n\x18\x03 \x01(\t\x12\r\n\x05tools\x18\x04 \x01(\t\"/\n\rPolicyVersion\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"Q\n\x08Sampling\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_p\x18\x02 \x01(\x01\x12\r\n\x05top_k\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\"d\n\nCompletion\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x10\n\x08logprobs\x18\x03 \x03(\x02\x12\x15\n\rfinish_reason\x18\x04 \x01(\t\x12\x0c\n\x04seed\x18\x05 \x01(\x03\"\x88\x03\n\x04Turn\x12*\n\ncompletion\x18\x01 \x01(\x0b\x32\x16.rookery.v1.Completion\x12)\n\x07verdict\x18\x02 \x01(\x0b\x32\x13.rookery.v1.VerdictH\x00\x88\x01\x01\x12\'\n\x06prompt\x18\x03 \x01(\x0b\x32\x12.rookery.v1.PromptH\x01\x88\x01\x01\x12\x18\n\x10prompt_token_ids\x18\x04 \x03(\r\x12\x11\n\tcontinues\x18\x05 \x01(\x08\x12.\n\x06policy\x18\x06 \x01(\x0b\x32\x19.rookery.v1.PolicyVersionH\x02\x88\x01\x01\x12\x13\n\x0bobservation\x18\x07 \x01(\t\x12.\n\x07rewards\x18\x08 \x03(\x0b\x32\x1d.rookery.v1.Turn.RewardsEntry\x12\x0c\n\x04role\x18\t \x01(\t\x1a.\n\x0cRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\n\n\x08_verdictB\t\n\x07_promptB\t\n\x07_policy\"\x86\x01\n\x05Trace\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\ncompletion\x18\x02 \x01(\x0b\x32\x16.rookery.v1.Completion\x12$\n\x07verdict\x18\x03 \x01(\x0b\x32\x13.rookery.v1.Verdict\x12\x1f\n\x05turns\x18\x04 \x03(\x0b\x32\x10.rookery.v1.Turn\"\xee\x02\n\nTraceGroup\x12\x15\n\rtrace_version\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0b\n\x03run\x18\x03 \x01(\t\x12&\n\x08position\x18\x04 \x01(\x0b\x32\x14.rookery.v1.Position\x12\"\n\x06prompt\x18\x05 \x01(\x0b\x32\x12.rookery.v1.Prompt\x12\x18\n\x10prompt_token_ids\x18\x06 \x03(\r\x12)\n\x06policy\x18\x07 \x01(\x0b\x32\x19.rookery.v1.PolicyVersion\x12\x12\n\nbase_model\x18\x08 \x01(\t\x12&\n\x08sampling\x18\t \x01(\x0b\x32\x14.rookery.v1.Sampling\x12!\n\x06traces\x18\n \x03(\x0b\x32\x11.rookery.v1.Trace\x12\x12\n\ncreated_at\x18\x0b \x01(\x01\x12\x14\n\x0cgeneration_s\x18\x0c \x01(\x01\x12\x10\n\x08reward_s\x18\r \x01(\x01J\x04\x08\x0e\x10\x0f\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,19 +38,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESSAGE']._serialized_start=91
   _globals['_MESSAGE']._serialized_end=131
   _globals['_PROMPT']._serialized_start=133
-  _globals['_PROMPT']._serialized_end=208
-  _globals['_POLICYVERSION']._serialized_start=210
-  _globals['_POLICYVERSION']._serialized_end=257
-  _globals['_SAMPLING']._serialized_start=259
-  _globals['_SAMPLING']._serialized_end=340
-  _globals['_COMPLETION']._serialized_start=342
-  _globals['_COMPLETION']._serialized_end=442
-  _globals['_TURN']._serialized_start=445
-  _globals['_TURN']._serialized_end=837
-  _globals['_TURN_REWARDSENTRY']._serialized_start=757
-  _globals['_TURN_REWARDSENTRY']._serialized_end=803
-  _globals['_TRACE']._serialized_start=840
-  _globals['_TRACE']._serialized_end=974
-  _globals['_TRACEGROUP']._serialized_start=977
-  _globals['_TRACEGROUP']._serialized_end=1343
+  _globals['_PROMPT']._serialized_end=223
+  _globals['_POLICYVERSION']._serialized_start=225
+  _globals['_POLICYVERSION']._serialized_end=272
+  _globals['_SAMPLING']._serialized_start=274
+  _globals['_SAMPLING']._serialized_end=355
+  _globals['_COMPLETION']._serialized_start=357
+  _globals['_COMPLETION']._serialized_end=457
+  _globals['_TURN']._serialized_start=460
+  _globals['_TURN']._serialized_end=852
+  _globals['_TURN_REWARDSENTRY']._serialized_start=772
+  _globals['_TURN_REWARDSENTRY']._serialized_end=818
+  _globals['_TRACE']._serialized_start=855
+  _globals['_TRACE']._serialized_end=989
+  _globals['_TRACEGROUP']._serialized_start=992
+  _globals['_TRACEGROUP']._serialized_end=1358
 # @@protoc_insertion_point(module_scope)

@@ -17,14 +17,16 @@ class Message(_message.Message):
     def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
 
 class Prompt(_message.Message):
-    __slots__ = ("style", "messages", "fen")
+    __slots__ = ("style", "messages", "fen", "tools")
     STYLE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     FEN_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
     style: str
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     fen: str
-    def __init__(self, style: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., fen: _Optional[str] = ...) -> None: ...
+    tools: str
+    def __init__(self, style: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., fen: _Optional[str] = ..., tools: _Optional[str] = ...) -> None: ...
 
 class PolicyVersion(_message.Message):
     __slots__ = ("number", "sha256")

@@ -1,20 +1,24 @@
 """`python -m scripts.dashboards` writes deploy/grafana/dashboards/*.json from the tables beside this file.
 
-In a table, `[ROW.PANEL]` is a graph over time, or with `number` the last value in large type. Its queries are
-expressions of PromQL, each with the legend that names its series, with labels as `{{label}}`.
+In a table, `[ROW.PANEL]` is a graph over time; with `kind`, the last value in large type (`number`) or the
+list of alerts that fire (`alerts`). Its queries are expressions of PromQL, each with the legend that names
+its series, with labels as `{{label}}`. Every metric in them is limited to the chosen runs.
 """
 
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from string import ascii_uppercase
+from typing import Any, Literal
 
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import (
     GraphGradientMode,
+    GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
     SortOrder,
@@ -28,6 +32,9 @@ from grafana_foundation_sdk.models.dashboard import (
     GridPos,
     Threshold,
     ThresholdsMode,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
 )
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "dashboards"
@@ -35,22 +42,40 @@ FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "dashboard
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
 """As deploy/grafana/provisioning names it."""
 
+OF_RUN = 'run=~"$run|"'
+"""Of the chosen runs, or without that label: an alert about an absent service has none."""
+
+_SELECTOR = re.compile(r"\b(rookery_\w+|vllm:\w+|up|ALERTS)\b(?:\{(.*?)\})?")
+
+ALERTS = {
+    "datasource": "Prometheus",
+    "alertInstanceLabelFilter": f"{{{OF_RUN}}}",
+    "viewMode": "list",
+    "groupMode": "default",
+    "sortOrder": 3,  # by importance
+    "maxItems": 20,
+    "dashboardAlerts": False,
+    "showInactiveAlerts": False,
+    "stateFilter": {"firing": True, "pending": True, "error": True, "noData": False, "normal": False},
+}
+"""Options of the panel that lists alerts, which the SDK lacks."""
+
 WIDTH, HEIGHT, STAT_WIDTH, STAT_HEIGHT = 8, 8, 4, 4
 """In Grafana's grid, which is 24 wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A graph, or a number. A query is an expression and its legend."""
+    """A graph, a number or the list of alerts. A query is an expression and its legend."""
 
     title: str
-    unit: str
     description: str
-    queries: tuple[tuple[str, str], ...]
-    number: bool = False
+    unit: str = "none"
+    queries: tuple[tuple[str, str], ...] = ()
+    kind: Literal["graph", "number", "alerts"] = "graph"
     stacked: bool = False
     red_from: float | None = None
-    """The value from which on a number is red; it is green below."""
+    """The value from which on a number is red, and green below; a red line in a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +92,23 @@ def read_board(path: Path) -> Board:
     table: dict[str, Any] = tomllib.loads(path.read_text())
     description = table.pop("description")
     for panel in (panel for panels in table.values() for panel in panels.values()):
-        panel["queries"] = tuple(panel["queries"].items())
+        queries = panel.get("queries", {}).items()
+        panel["queries"] = tuple((of_chosen_run(expression), legend) for expression, legend in queries)
     rows = [
         (row, [Panel(title, **panel) for title, panel in panels.items()]) for row, panels in table.items()
     ]
     return Board(path.stem, description, rows)
+
+
+def of_chosen_run(expression: str) -> str:
+    """An expression of PromQL, limited to the chosen runs.
+
+    >>> of_chosen_run('sum(rate(rookery_a_total{job="b"}[5m])) / count(up)')
+    'sum(rate(rookery_a_total{job="b", run=~"$run|"}[5m])) / count(up{run=~"$run|"})'
+    """
+    return _SELECTOR.sub(
+        lambda match: f"{match[1]}{{{', '.join(filter(None, (match[2], OF_RUN)))}}}", expression
+    )
 
 
 BOARDS = [read_board(path) for path in sorted(Path(__file__).parent.glob("*.toml"))]
@@ -95,12 +132,25 @@ def build(board: Board) -> dashboard.Dashboard:
         .time("now-1h", "now")
         .timezone("browser")
         .tooltip(DashboardCursorSync.CROSSHAIR)
+        .with_variable(
+            dashboard.QueryVariable("run")
+            .label("Run")
+            .datasource(SOURCE)
+            .query("label_values(up, run)")
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .sort(VariableSort.ALPHABETICAL_DESC)
+            .multi(True)
+            .include_all(True)
+            .all_value(".*")
+            .current(VariableOption(text=["All"], value=["$__all"]))
+        )
         .link(
             dashboard.DashboardLink("Rookery")
             .type(DashboardLinkType.DASHBOARDS)
             .tags(["rookery"])
             .as_dropdown(False)
             .keep_time(True)
+            .include_vars(True)
         )
     )
     y, ids = 0, count(1)
@@ -109,7 +159,7 @@ def build(board: Board) -> dashboard.Dashboard:
         y += 1
         x = 0
         for spec in panels:
-            width, height = (STAT_WIDTH, STAT_HEIGHT) if spec.number else (WIDTH, HEIGHT)
+            width, height = (STAT_WIDTH, STAT_HEIGHT) if spec.kind == "number" else (WIDTH, HEIGHT)
             if x + width > 24:
                 x, y = 0, y + height
             graph = _graph(spec).id(next(ids))
@@ -119,21 +169,32 @@ def build(board: Board) -> dashboard.Dashboard:
     return built
 
 
-def _graph(spec: Panel) -> stat.Panel | timeseries.Panel:
-    last = common.ReduceDataOptions().calcs(["lastNotNull"])
-    graph = stat.Panel().reduce_options(last) if spec.number else _lines(stacked=spec.stacked)
+def _graph(spec: Panel) -> dashboard.Panel | stat.Panel | timeseries.Panel:
+    if spec.kind == "alerts":
+        return (
+            dashboard.Panel()
+            .type("alertlist")
+            .title(spec.title)
+            .description(spec.description)
+            .options(ALERTS)
+        )
+    graph = (
+        stat.Panel().reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        if spec.kind == "number"
+        else _lines(stacked=spec.stacked, red_line=spec.red_from is not None)
+    )
     if spec.red_from is not None:
         steps = [Threshold(value=None, color="green"), Threshold(value=spec.red_from, color="red")]
         graph.thresholds(dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
     graph.title(spec.title).description(spec.description).unit(spec.unit).datasource(SOURCE)
-    for letter, (expression, legend) in zip("ABCDEFGH", spec.queries, strict=False):
+    for letter, (expression, legend) in zip(ascii_uppercase[: len(spec.queries)], spec.queries, strict=True):
         graph.with_target(
             prometheus.Dataquery().ref_id(letter).datasource(SOURCE).expr(expression).legend_format(legend)
         )
     return graph
 
 
-def _lines(*, stacked: bool) -> timeseries.Panel:
+def _lines(*, stacked: bool, red_line: bool) -> timeseries.Panel:
     graph = (
         timeseries.Panel()
         .line_width(1)
@@ -148,6 +209,8 @@ def _lines(*, stacked: bool) -> timeseries.Panel:
         )
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
     )
+    if red_line:
+        graph.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
     if stacked:
         graph.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
     return graph

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from chess_datasets.positions.numbered import PositionOrder
 from rookery import __version__
 from rookery.middleware import StrictBody
-from rookery.serving import add_probes, add_problem_handlers
+from rookery.serving import BODY_PROBLEMS, add_probes, add_problem_handlers
 from rookery.trace import Phase, Prompt, Split
 from services.data.rendering import MAX_MOVES, render_fen
 
@@ -27,10 +27,6 @@ _POSITIONS_A_CALL = 16
 _LAST = (1 << 64) - 1
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {422: {"description": "A parameter out of range, quoted"}}
-_BODY: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is not UTF-8"},
-    413: {"description": "The body is too large"},
-}
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "No such game, or a broken one, named"}}
 
 
@@ -144,7 +140,13 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
             next_offset=query.offset + query.count,
         )
 
-    @app.post("/v1/render", responses=_PROBLEMS | _BODY, tags=["prompts"])
+    # Only dialogues have tools, whose schemas /v1/episodes returns.
+    @app.post(
+        "/v1/render",
+        responses=_PROBLEMS | BODY_PROBLEMS,
+        response_model_exclude={"tools"},
+        tags=["prompts"],
+    )
     def render(request: RenderRequest) -> Prompt:
         """The messages that a model reads: what rollouts would send for this position."""
         return render_fen(request.fen, style=request.style, last_moves=request.last_moves)

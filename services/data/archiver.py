@@ -3,7 +3,8 @@
 The archiver is the second reader of the stream `traces`, besides the trainer. It holds entries until they
 fill a file, writes the file, and only then acknowledges them. It may be killed at any moment: after a
 restart it continues with the entries that it held. Entries that are already in a file are acknowledged and
-not written again. The same goes for groups that Redis lost and that were generated again.
+not written again. The same goes for groups that Redis lost and that were generated again. Whenever the run's
+dead letters have changed, it writes them too, so that they can be read when Redis is gone.
 
 If a second archiver starts under the same name, it takes over, and the first one stops before it writes
 its next file. The trainer never waits for the archiver (see `rookery.streams`). An archiver that is down
@@ -27,7 +28,7 @@ from rookery.config.data import ArchiverSettings
 from rookery.errors import Conflict, Unavailable, WireError
 from rookery.failpoints import reach
 from rookery.serving import background_service, serve
-from rookery.streams import Entry, RunStreams
+from rookery.streams import DEAD_BYTES, Entry, RunStreams
 
 logger = logging.getLogger("services.data.archiver")
 
@@ -68,6 +69,7 @@ class Archiver:
         self._entries: dict[str, str] = {}  # by group id
         self._last_heartbeat = 0.0
         self._epoch = 0
+        self._written_dead: object = None
         self.trouble: str | None = None
         """Why nothing can be written at the moment, or None if writing works."""
 
@@ -99,7 +101,9 @@ class Archiver:
                 # Entries of an archiver that is gone, and those whose delivery Redis has forgotten.
                 claimed = self._run.archive.claim_idle(consumer=self._consumer, idle_s=self._idle_s)
                 self._add(self._without_archived(claimed, stopping), stopping)
+                self._write_dead(stopping)
         self._write(stopping)
+        self._write_dead(stopping)
 
     def _resume(self, stopping: threading.Event) -> None:
         """Handles the entries that this consumer held when it last stopped. Some may already be in a file."""
@@ -203,6 +207,23 @@ class Archiver:
         metrics.ARCHIVE_WAITING.set(state.unarchived)
         metrics.ARCHIVE_MISSED.set(state.counts.archive.get("missed", 0))
         self._last_heartbeat = time.monotonic()
+
+    def _write_dead(self, stopping: threading.Event) -> None:
+        """Writes the dead letters, if there are others than at the last time. A Redis that has lost the run's
+        counts has lost them too: the file stays as it is."""
+        state = self._run.overview()
+        dead = (state.dead, state.counts.dead)
+        if dead == self._written_dead:
+            return
+        letters = self._run.dead.letters(most_bytes=DEAD_BYTES)
+
+        def write() -> bool:
+            if state.counts.dead or not self._archive.has_dead(self._run.name):
+                self._archive.write_dead(self._run.name, letters)
+            return True
+
+        if self._with_retries(write, stopping):
+            self._written_dead = dead
 
     def _check_epoch(self) -> None:
         """Raises `Conflict` if another archiver with the same name has started and owns the held entries."""

@@ -24,6 +24,7 @@ from rookery.command_line import main_of
 from rookery.config.data import GENERATED, FeedSettings
 from rookery.episodes import MOVE, drawn, parse_mix
 from rookery.errors import Unavailable
+from rookery.games import position_of
 from rookery.metrics import FEED_WAIT_S
 from rookery.openings import books_of
 from rookery.serving import background_service, serve
@@ -93,19 +94,12 @@ class Feed:
             return position
         draws = random.Random(f"{self._seed}:{position.id}:opening")
         opening = draws.choice(self._openings[position.episode])
-        board = opening.board()
         return replace(
-            position,
-            fen=board.fen(),
-            ply=board.ply(),
+            position_of(opening.board()),
+            id=position.id,
             phase=Phase.OPENING,
             game_id=opening.name,
-            last_moves=opening.moves,
-            task="",
-            move="",
-            target="",
-            white_elo=None,
-            black_elo=None,
+            episode=position.episode,
         )
 
 

@@ -1,4 +1,4 @@
-"""The HTTP API of the reward service: `/v1/score`, `/v1/score/batch`, other trainers' routes, probes."""
+"""The HTTP API of the reward service: verdicts, episodes, other trainers' routes, probes."""
 
 import json
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from rookery import __version__
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Outcome, ScoreItem, Verdict
+from services.reward.episodes import EpisodeRequest, EpisodeState, next_state
 from services.reward.requests import (
     MAX_ITEMS,
     BatchRequest,
@@ -61,6 +62,14 @@ def create_app(scorer: Scorer) -> FastAPI:
         with counted("http"):
             verdicts = await while_connected(request, scorer.score_batch(body.items))
         return Response(batch_json(verdicts), media_type="application/json")
+
+    @app.post("/v1/episodes", response_model=EpisodeState, responses=_PROBLEMS, tags=["episodes"])
+    async def episodes(body: EpisodeRequest, request: Request) -> Response:
+        """Begins an episode, or plays its next turn."""
+        with counted("http"):
+            state = await while_connected(request, next_state(body, scorer))
+            content = state.json_text()
+        return Response(content, media_type="application/json")
 
     _add_trainer_routes(app, scorer)
     return app

@@ -62,12 +62,15 @@ class AnalysisCache:
         """The analyses of `queries`, in their order. Looks in this process, then in Redis, and searches the
         rest with `queue`. If a search fails, its error is in the place of the analysis."""
         results: dict[Query, Analysis | RookeryError] = {}
-        for query in queries:
-            if (analysis := self.get(query)) is not None:
+        missing = []
+        for query in dict.fromkeys(queries):
+            if (analysis := self.get(query)) is None:
+                missing.append(query)
+            else:
                 results[query] = analysis
-        if self._shared is not None and len(results) < len(queries):
-            await self._look_up([query for query in queries if query not in results], results, self._shared)
-        missing = [query for query in dict.fromkeys(queries) if query not in results]
+        if missing and self._shared is not None:
+            await self._look_up(missing, results, self._shared)
+            missing = [query for query in missing if query not in results]
         if missing:
             _MISSES.inc(len(missing))
             for query, result in zip(missing, await queue.search_all(missing), strict=True):

@@ -157,10 +157,11 @@ class MoveTask:
             reasoning = before_answer(item.response)[:REASONING_CHARS]
             named = tuple(islice(named_moves(reasoning, position.board), scheme.candidates))
         candidates = dict.fromkeys(candidate.move for candidate in named if candidate.move is not None)
-        claims = Reading(())
+        claims, influences = Reading(()), Influences()
         if not scheme.uses.isdisjoint(_OF_TEXT):  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())
-        effects = item.effects if "influence" in scheme.uses else ()
+            effects = item.effects if "influence" in scheme.uses else ()
+            influences = influence_of(claims, effects, place=f"answer to {item.fen!r}")
         return MoveAnswer(
             item,
             position,
@@ -170,7 +171,7 @@ class MoveTask:
             named=named,
             candidates=tuple(candidates),
             reading=claims,
-            influences=influence_of(claims, effects, place=f"answer to {item.fen!r}"),
+            influences=influences,
         )
 
     def _version(self, scheme: Scheme) -> str:
@@ -217,7 +218,9 @@ class MoveTask:
                 Outcome.LEGAL,
                 answer.reward_version,
                 components=components,
-                sentences=sentences_of(answer.reading, answer.item.effects, answer.influences),
+                sentences=sentences_of(answer.reading, answer.item.effects, answer.influences)
+                if answer.reading.sentences
+                else (),
                 process_rewards=_process_rewards(answer, values) if answer.named else (),
                 **self._searches.compare(values, answer.move, moves),
             )

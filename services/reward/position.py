@@ -7,6 +7,7 @@ the squares.
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import chess
 
@@ -18,8 +19,7 @@ DRAWN_CLOCK = 100
 """The half-move clock at which every engine scores a draw. The engine is given no larger one."""
 
 
-@dataclass(frozen=True, slots=True)
-class LegalMove:
+class LegalMove(NamedTuple):
     """A legal move and, when it ends the game by the rules, its score: mate in 1, or 0 for a draw."""
 
     move: Move
@@ -37,16 +37,11 @@ class JudgedPosition:
     _legal_moves: dict[chess.Move, LegalMove] = field(default_factory=dict)
 
     def legal_move(self, move: chess.Move) -> LegalMove:
-        """`move` in UCI and SAN, and its score if it ends the game.
+        """The legal `move` in UCI and SAN, and its score if it ends the game.
 
         The result is cached, because the answers of a group often repeat a move.
-
-        Raises:
-            chess.IllegalMoveError: the move is not legal here.
         """
         if (legal_move := self._legal_moves.get(move)) is None:
-            if not self.board.is_legal(move):
-                raise chess.IllegalMoveError(f"illegal move {move.uci()!r} in {self.board.fen()!r}")
             after = self.board.copy(stack=False)
             san = after.san_and_push(move)
             legal_move = self._legal_moves[move] = LegalMove(
@@ -59,9 +54,14 @@ class JudgedPosition:
         return (move if self.board.turn else _mirrored(move)).uci()
 
     def from_engine(self, uci: str) -> chess.Move:
-        """The move on the caller's board for `uci` on the engine's board."""
+        """The move on the caller's board for `uci` on the engine's board. Raises `ValueError` if it is not
+        legal."""
         move = chess.Move.from_uci(uci)
-        return move if self.board.turn else _mirrored(move)
+        if not self.board.turn:
+            move = _mirrored(move)
+        if not self.board.is_legal(move):
+            raise chess.IllegalMoveError(f"illegal move {move.uci()!r} in {self.board.fen()!r}")
+        return move
 
 
 @lru_cache(maxsize=16_384)
@@ -76,13 +76,14 @@ def read_position(fen: str) -> JudgedPosition:
 
 
 def _key(board: chess.Board, placement: str) -> str:
-    """The engine's FEN. Mirroring the text `placement` is cheaper than writing out the mirrored board."""
+    """The engine's FEN. Its fields are mirrored as text, which costs less than a mirrored board."""
     placement = placement.replace("~", "")
-    if not board.turn:
-        board = board.mirror()
-        placement = "/".join(reversed(placement.swapcase().split("/")))
     castling = board.castling_shredder_fen() if board.chess960 else board.castling_xfen()
     en_passant = "-" if board.ep_square is None else chess.SQUARE_NAMES[board.ep_square]
+    if not board.turn:
+        placement = "/".join(reversed(placement.swapcase().split("/")))
+        castling = "".join(sorted(castling.swapcase(), key=str.islower))  # White's flags come first
+        en_passant = en_passant.replace("3", "6")  # Black to move captures on the third rank
     return f"{placement} w {castling} {en_passant} {min(board.halfmove_clock, DRAWN_CLOCK)} 1"
 
 

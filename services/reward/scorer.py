@@ -7,14 +7,27 @@ An answer without a legal move needs no search: its verdict names the engine and
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
+
+import chess
+import chess.engine
 
 from rookery import metrics
 from rookery.clients.reward_model import RewardModelClient
 from rookery.engines import EnginePool, RequestQueue, find_engine
-from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, SetupError, free_frames
+from rookery.engines.player import EnginePlayer, stockfish_player
+from rookery.errors import (
+    QUOTED_CHARS,
+    EngineFault,
+    InvalidInput,
+    RookeryError,
+    SetupError,
+    Unavailable,
+    free_frames,
+)
 from rookery.prompt import GAME_TASK, POLICY_TASK, STATE_TASK
 from rookery.schemes import find_scheme
 from rookery.trace import Outcome, ScoreItem, Verdict
@@ -58,6 +71,8 @@ class Scorer:
         self._reward_model = reward_model
         self._settings = settings
         self._shared = shared
+        self._stockfish: asyncio.Task[EnginePlayer] | None = None
+        self._replies, self._reply_slots = 0, asyncio.Semaphore(settings.engines)
         engine = pool.engine_id.lower().replace(" ", "-")
         cache = AnalysisCache(engine=f"{engine}:hash-{settings.hash_mb}", shared=shared)
         model = WinModel(settings.win_model, settings.k)
@@ -118,6 +133,9 @@ class Scorer:
     async def close(self) -> None:
         """Stops the engines and closes the connections to the reward model, users' servers and Redis."""
         await self.pool.close()
+        if self._stockfish is not None:
+            with suppress(SetupError):  # it did not start
+                await (await self._stockfish).close()
         if self._reward_model is not None:
             await self._reward_model.close()
         for term in self._custom:
@@ -136,6 +154,38 @@ class Scorer:
         if self._reward_model is not None and "model" in scheme.uses:
             return await self._reward_model.identify()
         return None
+
+    async def reply(
+        self,
+        board: chess.Board,
+        *,
+        limit: chess.engine.Limit,
+        options: Mapping[str, chess.engine.ConfigValue],
+    ) -> chess.Move | None:
+        """The move of Stockfish as an opponent in games. At most `engines` processes play, which start with
+        the first games. Raises `Unavailable` if more than `queue` moves wait, `EngineFault` if it failed."""
+        if self._replies >= self._settings.engines + self._settings.queue:
+            raise Unavailable(f"{self._settings.queue} moves wait for {self._settings.engines} opponents")
+        self._replies += 1
+        try:
+            async with self._reply_slots:
+                player = await self._opponent()
+                return (await player.play(board, seed=0, limit=limit, options=options)).move
+        finally:
+            self._replies -= 1
+
+    async def _opponent(self) -> EnginePlayer:
+        if self._stockfish is None:
+            path, limit = self._settings.engine_path, chess.engine.Limit(nodes=self._settings.nodes)
+            making = asyncio.to_thread(stockfish_player, "stockfish", limit=limit, path=path)
+            self._stockfish = asyncio.create_task(making)
+        start = self._stockfish
+        try:
+            return await asyncio.shield(start)
+        except SetupError as error:
+            if self._stockfish is start:  # the next game tries again
+                self._stockfish = None
+            raise EngineFault(str(error)) from error
 
     async def score(self, item: ScoreItem) -> Verdict:
         """The verdict of one answer. Raises `InvalidInput` if the FEN, task, move or scheme is not valid, or
@@ -166,9 +216,9 @@ class Scorer:
                     if read >= _YIELD_EVERY:
                         read = 0
                         await asyncio.sleep(0)
-        for result in results.values():
-            if isinstance(result, Verdict):
-                _OUTCOMES[result.outcome].inc()
+        outcomes = Counter(result.outcome for result in results.values() if isinstance(result, Verdict))
+        for outcome, count in outcomes.items():
+            _OUTCOMES[outcome].inc(count)
         return [results[number] for number in range(len(items))]
 
     async def _score_group(

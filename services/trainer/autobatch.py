@@ -18,6 +18,7 @@ from services.trainer.memory_probe import GroupShape, probe
 from services.trainer.model.base_model import check_length, max_positions
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
+from services.trainer.records.memory import MIB
 from services.trainer.records.profile import (
     FILE,
     GIB,
@@ -39,9 +40,6 @@ GROUP = 4
 """Completions of each synthetic group."""
 ROW = 1024
 """Tokens of a row if rows may be as long as a forward pass. Memory depends on the tokens of all rows."""
-
-
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,4 +200,4 @@ def _line(numbers: Sequence[str], result: str = "") -> str:
 
 
 def _mib(size: int) -> str:
-    return f"{size / _MIB:,.1f}"
+    return f"{size / MIB:,.1f}"

@@ -1,5 +1,6 @@
 """Measures the memory of training steps on synthetic groups of maximum length, with the run's objective."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,7 +55,10 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
             "ppo_mini_batches": 1,  # all positions in one pass
         }
     )
-    groups = [_group(number, shape) for number in range(positions)]
+    tokens, prompt = shape.completion_tokens, (1,) * shape.prompt_tokens
+    # The rewards of a group differ, so that it has a gradient.
+    answers = [((1,) * tokens, (-1.0,) * tokens, float(slot)) for slot in range(shape.group)]
+    groups = [synthetic_group(number, prompt, answers) for number in range(positions)]
 
     def step(optimizer: torch.optim.Optimizer, number: int) -> None:
         train_step(policy, optimizer, groups, step=number, settings=settings, state=RunningState())
@@ -72,27 +76,32 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
     )
 
 
-def _group(number: int, shape: GroupShape) -> TraceGroup:
-    """Returns a group of the maximum length. Its rewards differ, so that it has a gradient."""
+def synthetic_group(
+    number: int, prompt: Sequence[int], answers: Iterable[tuple[Sequence[int], Sequence[float], float]]
+) -> TraceGroup:
+    """A group of answers to a prompt: of each, its tokens, their log-probabilities and its reward."""
     fen = "8/8/8/8/8/8/8/8 w - - 0 1"
-    tokens = shape.completion_tokens
-    completion = Completion("", (1,) * tokens, (-1.0,) * tokens, "stop", 0)
     traces = tuple(
         Trace(
             f"{number}-{slot}",
-            (Turn(completion, Verdict(float(slot), Outcome.LEGAL, reward_version="probe")),),
+            (
+                Turn(
+                    Completion("", tuple(ids), tuple(logprobs), "stop", 0),
+                    Verdict(reward, Outcome.LEGAL, reward_version="probe"),
+                ),
+            ),
         )
-        for slot in range(shape.group)
+        for slot, (ids, logprobs, reward) in enumerate(answers)
     )
     return TraceGroup(
         id=f"probe-{number}",
         run="probe",
         position=Position(f"probe-{number}", fen, 0, Phase.OPENING, "probe"),
         prompt=Prompt("probe", (Message("user", ""),), fen),
-        prompt_token_ids=(1,) * shape.prompt_tokens,
+        prompt_token_ids=tuple(prompt),
         policy=PolicyVersion(0, "0" * 64),
         base_model="probe",
-        sampling=Sampling(max_tokens=shape.completion_tokens),
+        sampling=Sampling(),
         traces=traces,
         created_at=0.0,
     )

@@ -69,10 +69,8 @@ def run(settings: MergeSettings) -> None:
     base = _base(str(settings.base), name=name, digest=digest, version=version)
     if (trained_on := state["fingerprint"].get("base", "")).startswith("int"):
         logger.warning("%s was trained on %s weights; it is merged into the full ones", version, trained_on)
-    of_base, tuned = (
-        read_manifest(base),
-        read_manifest(folder / "model"),
-    )  # of `sft` and `dpo`; a run has none
+    of_base = read_manifest(base)
+    tuned = read_manifest(folder / "model")  # of `sft` and `dpo`; a run has none
     answers = {name: tuned.get(name) or of_base.get(name) for name in ("box", "answer_tokens")}
     manifest = {
         "style": settings.style or _style(folder) or prompt_style(base),

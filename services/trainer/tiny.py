@@ -92,8 +92,6 @@ def build_tiny(
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-    from services.trainer.versions.files import save_model
-
     tokens = SPECIAL + TAGS + PIECES + SQUARES + (PIECES_ON_SQUARES if pieces else [])
     vocabulary = {token: i for i, token in enumerate(tokens)}
     tokenizer = _build_tokenizer(vocabulary)
@@ -120,9 +118,7 @@ def build_tiny(
     model.generation_config = GenerationConfig(
         eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id
     )
-    save_model(model, out)
-    tokenizer.save_pretrained(out)
-    return out
+    return _saved(model, tokenizer, out)
 
 
 def add_words(model_dir: Path, data: Path, out: Path) -> Path:
@@ -133,8 +129,6 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     """
     import torch
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
-
-    from services.trainer.versions.files import save_model
 
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model_dir)
     model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
@@ -162,9 +156,7 @@ def add_words(model_dir: Path, data: Path, out: Path) -> Path:
     template = tokenizer.chat_template
     tokenizer = _build_tokenizer(vocabulary, words=True)
     tokenizer.chat_template = template
-    save_model(model, out)
-    tokenizer.save_pretrained(out)
-    return out
+    return _saved(model, tokenizer, out)
 
 
 def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
@@ -176,8 +168,6 @@ def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
     """
     import torch
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
-
-    from services.trainer.versions.files import save_model
 
     model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
     old = model.config.num_hidden_layers
@@ -194,8 +184,14 @@ def add_layers(model_dir: Path, layers: int, out: Path) -> Path:
     model.model.layers = deeper
     model.config.num_hidden_layers = layers
     model.config.layer_types = ["full_attention"] * layers
+    return _saved(model, PreTrainedTokenizerFast.from_pretrained(model_dir), out)
+
+
+def _saved(model: Any, tokenizer: Any, out: Path) -> Path:
+    from services.trainer.versions.files import save_model
+
     save_model(model, out)
-    PreTrainedTokenizerFast.from_pretrained(model_dir).save_pretrained(out)
+    tokenizer.save_pretrained(out)
     return out
 
 

@@ -1,4 +1,4 @@
-"""Reads from Redis the account of a run's groups, and its dead letters."""
+"""Reads the account of a run's groups from Redis, and its dead letters from there or from its archive."""
 
 from contextlib import closing
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import Any
 
 from rookery.codec import decode_group, decode_position
 from rookery.errors import NotFound, RookeryError, Unavailable, WireError
-from rookery.streams import DeadLetter, RunStreams
+from rookery.streams import DeadLetter, RunStreams, load_letters
 from services.viewer.runs import RunFolder
 
 SHOWN = 100
@@ -26,14 +26,24 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
     return figures if overview.counts.generated else None
 
 
-def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
-    """The dead letters of a run, newest first, at most `SHOWN`, each with the id of its position or group.
-    Raises `Unavailable` if Redis is not known, or not up."""
-    with _streams(run, url) as streams:
-        letters = streams.dead.letters()[::-1][:SHOWN]
+def dead_letters(run: RunFolder, url: str) -> list[dict[str, Any]]:
+    """The dead letters of a run, newest first, at most `SHOWN`, each with the id of its position or group,
+    and whether it can be put back. They come from the archive if Redis is not known, or not up. Raises
+    `Unavailable` if the archive has none either."""
+    live = True
+    try:
+        with _streams(run, url) as streams:
+            letters = streams.dead.letters()
+    except Unavailable:
+        live, path = False, run.dead_file()
+        if path is None:
+            raise
+        letters = load_letters(path)
     names = ("id", "stream", "entry", "reason")
     return [
-        {name: getattr(letter, name) for name in names} | {"item": _item_id(letter)} for letter in letters
+        {name: getattr(letter, name) for name in names}
+        | {"item": _item_id(letter), "replayable": live and bool(letter.data)}
+        for letter in letters[::-1][:SHOWN]
     ]
 
 

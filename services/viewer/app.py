@@ -19,6 +19,7 @@ from rookery.serving import add_probes, add_problem_handlers
 from services.viewer.index import Index
 from services.viewer.routes import Viewer, router
 from services.viewer.runs import Runs
+from services.viewer.served import VersionServer
 
 STATIC = Path(__file__).parent / "static"
 
@@ -55,10 +56,12 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
     """The app over the runs of `settings`, with its index in `folder`. `stopping` ends live streams."""
     runs = Runs(settings.runs_dir, settings.archive)
     index = Index(folder / "index.duckdb", memory_mb=settings.memory_mb)
+    versions = VersionServer(folder / "served", settings.access)
 
     @asynccontextmanager
     async def closing(app: FastAPI) -> AsyncIterator[None]:
         yield
+        versions.stop()
         index.close()
 
     app = FastAPI(
@@ -69,7 +72,7 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
         redoc_url=None,
         lifespan=closing,
     )
-    app.state.viewer = Viewer(settings, settings.access, runs, index, stopping or asyncio.Event())
+    app.state.viewer = Viewer(settings, settings.access, runs, index, versions, stopping or asyncio.Event())
     if is_loopback(settings.host):  # the pages need no token
         app.add_middleware(RequireLocalHost)
     app.add_middleware(SecurityHeaders)

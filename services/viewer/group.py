@@ -50,8 +50,10 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     for number, (trace, computed) in enumerate(zip(row["traces"], advantages, strict=True)):
         completion, verdict = trace["completion"], trace["verdict"] or _NO_VERDICT
         board = chess.Board((trace.pop("prompt", None) or row["prompt"])["fen"])
+        trace["before"] = []
         if not computed["turn"]:
             real.set_fen(row["position"]["fen"])
+            trace["before"] = _begun(real, board)
         text = completion["text"]
         verdict = verdict | {"reward": computed.pop("reward")}
         verdict["components"] = dict(verdict["components"]) | dict(trace.pop("rewards"))
@@ -78,6 +80,20 @@ def whole_group(index: Index, run: RunFolder, id: str) -> Row:
     for unused in ("file_row_number", "rewards", "places", "results"):
         row.pop(unused)
     return row
+
+
+def _begun(real: chess.Board, shown: chess.Board) -> list[Row]:
+    """Makes the move by which an opponent began a game before its first prompt, and returns it with the
+    position after it. `shown` is the board of that prompt, which may be mirrored."""
+    seen = shown.epd()
+    if seen in (real.epd(), real.mirror().epd()):
+        return []
+    for move in real.legal_moves:
+        after = real.copy(stack=False)
+        after.push(move)
+        if seen in (after.epd(), after.mirror().epd()):
+            return [{"uci": move.uci(), "san": real.san_and_push(move), "fen": after.fen()}]
+    return []
 
 
 def _play(board: chess.Board, verdict: Row, observation: str, *, mirrored: bool) -> list[Row]:

@@ -1,10 +1,9 @@
 """Asks the policy and the engine about a position, by the run's inference server and reward service."""
 
 import asyncio
-import re
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import chess
 import httpx
@@ -14,11 +13,13 @@ from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
 from rookery.fen import read_fen
+from rookery.games import GameState, Rules, position_of
 from rookery.middleware import StrictBody
+from rookery.notation import read_move
 from rookery.pgn.reader import read_game
 from rookery.pgn.splitter import split
 from rookery.prompt import STYLES, mirrored_move, render, task_of
-from rookery.trace import Completion, Phase, Position, Sampling
+from rookery.trace import Completion, Sampling
 from services.viewer.group import legal_candidates, sentences_of
 
 TIMEOUT_S = 120.0
@@ -26,15 +27,13 @@ ENGINE = "engine"
 """The player that is not a version of the policy."""
 MAX_MOVES = 600
 
-_UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
 
-
-class Line(StrictBody):
+class PlayedLine(StrictBody):
     """A position: a FEN or the last one of a PGN, and the moves (UCI or SAN) played after it."""
 
     fen: str = Field(default="", max_length=200)
     pgn: str = Field(default="", max_length=100_000)
-    moves: list[str] = Field(default=[], max_length=MAX_MOVES)
+    moves: list[Annotated[str, Field(max_length=20)]] = Field(default=[], max_length=MAX_MOVES)
 
     def board(self) -> chess.Board:
         """The board with its moves. Raises `InvalidInput` if the FEN, the PGN or a move is not valid; the
@@ -43,14 +42,10 @@ class Line(StrictBody):
             board = self._end_of_pgn()
         else:
             board = read_fen(self.fen) if self.fen.strip() else chess.Board()
-        for move in self.moves:
-            try:
-                parsed = board.parse_uci(move) if _UCI.fullmatch(move) else board.parse_san(move)
-            except ValueError as error:
-                raise InvalidInput(f"{move[:20]!r} is not a legal move in {board.fen()!r}") from error
-            if not parsed:  # `--`, a null move
-                raise InvalidInput(f"{move[:20]!r} is not a legal move in {board.fen()!r}")
-            board.push(parsed)
+        for text in self.moves:
+            if (move := read_move(text, board).move) is None:
+                raise InvalidInput(f"{text!r} is not a legal move in {board.fen()!r}")
+            board.push(move)
         return board
 
     def _end_of_pgn(self) -> chess.Board:
@@ -65,7 +60,7 @@ class Line(StrictBody):
         return game.board
 
 
-class Question(Line):
+class MoveQuestion(PlayedLine):
     """A position, and who is to answer with a move."""
 
     player: str = Field(max_length=200)
@@ -76,13 +71,12 @@ class Question(Line):
     max_tokens: int = Field(default=64, ge=1, le=8192)
 
 
-def position_json(line: Line) -> dict[str, Any]:
+def position_json(line: PlayedLine) -> dict[str, Any]:
     """What a board needs to show a position and to let moves be made."""
     board = line.board()
     dests: dict[str, list[str]] = {}
     for move in board.legal_moves:
         dests.setdefault(chess.square_name(move.from_square), []).append(move.uci())
-    outcome = board.outcome(claim_draw=True)
     root = board.root()
     return {
         "fen": board.fen(),
@@ -92,10 +86,20 @@ def position_json(line: Line) -> dict[str, Any]:
         "dests": dests,
         "turn": "white" if board.turn else "black",
         "check": board.is_check(),
-        "over": f"{outcome.result()} by {outcome.termination.name.lower().replace('_', ' ')}"
-        if outcome
-        else None,
+        "over": _over(board),
     }
+
+
+class Version(StrictBody):
+    """A version of a run that is to be served."""
+
+    version: int = Field(ge=0, le=10**9)
+
+
+def _over(board: chess.Board) -> str | None:
+    """How the game has ended, by the rules of matches; None if it goes on."""
+    end = GameState(board, Rules(max_plies=MAX_MOVES)).end
+    return end and f"{end[0]} by {end[1].replace('_', ' ')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +128,12 @@ class RunServices:
             state["reward"] = str(error)
         return state
 
-    async def answer(self, question: Question, board: chess.Board) -> dict[str, Any]:
+    async def answer(self, question: MoveQuestion, board: chess.Board) -> dict[str, Any]:
         """The player's answer on the question's board, with its verdict; of the engine, its move alone.
         Raises `InvalidInput` if the game is over; `Unavailable` if a service that is needed has no address,
         or does not answer."""
-        if board.is_game_over():
-            raise InvalidInput(f"the game is over: {board.fen()!r}")
+        if over := _over(board):
+            raise InvalidInput(f"the game is over, {over}: {board.fen()!r}")
         if question.player == ENGINE:
             verdict = await self._verdict(board.fen(), f"\\boxed{{{next(iter(board.legal_moves)).uci()}}}")
             return {
@@ -137,10 +141,7 @@ class RunServices:
                 "win": verdict["win_before"],
                 "evaluation": verdict["eval_before"],
             }
-        moves = tuple(move.uci() for move in board.move_stack)
-        position = Position(
-            "play", board.fen(), board.ply(), phase=Phase.OPENING, game_id="", last_moves=moves
-        )
+        position = position_of(board)
         prompt, task = render(position, style=question.style), task_of(position, style=question.style)
         completion = await self._complete(prompt, question)
         seen = chess.Board(prompt.fen)
@@ -168,7 +169,7 @@ class RunServices:
         }
         return {**reply, **verdict_moves, "verdict": verdict}
 
-    async def _complete(self, prompt: Any, question: Question) -> Completion:
+    async def _complete(self, prompt: Any, question: MoveQuestion) -> Completion:
         sampling = Sampling(temperature=question.temperature, max_tokens=question.max_tokens)
         url = _required_url(self.inference_url, "inference")
         async with InferenceClient(url, access=self.access, timeout_s=TIMEOUT_S) as client:

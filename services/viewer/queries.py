@@ -1,7 +1,9 @@
 """Questions to the index: pages of groups, histograms, versions, positions, two runs beside each other."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -17,6 +19,22 @@ BINS = 40
 """Bars of the histogram."""
 BUCKETS = 60
 """The most points of a series over versions."""
+BARS = 24
+"""Bars of the histogram of a version."""
+MOST_MEASURED = 50_000
+"""About how many answers of a run the histograms of versions count: of more, those of some groups."""
+_OUTSIDE = 0.002
+"""The share of values at each end that the first and the last bar of all versions count."""
+
+_MEASURES = {
+    "reward": ("reward", "answers"),
+    "advantage": ("advantage", "answers"),
+    "length": ("length", "answers"),
+    "surprise": ("surprise", "answers"),
+    "entropy": ("finite(-logprob / tokens)", "groups"),
+}
+"""What has a histogram by version. The mean surprise of all tokens of a group estimates the entropy of the
+policy on its position, without bias, because the tokens were sampled from it."""
 
 Sort = Literal[
     "time", "reward", "spread", "regret", "length", "surprise", "age", "version", "outcome", "phase",
@@ -37,8 +55,17 @@ _SORTS: dict[Sort, str] = {
     "component": "component",
 }
 
+_GRADE = (
+    "CASE WHEN outcome != 'legal' THEN 'illegal' WHEN regret IS NULL THEN 'unrated' "
+    "WHEN regret < 0.005 THEN 'best' WHEN regret < 0.1 THEN 'good' WHEN regret < 0.3 THEN 'poor' "
+    "ELSE 'bad' END"
+)
+"""How good an answer is, as `grade` of the page has it."""
+GRADES = ("best", "good", "unrated", "poor", "bad", "illegal")
+
 _PIECE = (
-    "CASE WHEN {san}[1] IN ('N', 'B', 'R', 'Q', 'K') THEN {san}[1] WHEN {san}[1] = 'O' THEN 'K' ELSE 'P' END"
+    "CASE WHEN {san} IS NULL THEN NULL WHEN {san}[1] IN ('N', 'B', 'R', 'Q', 'K') THEN {san}[1] "
+    "WHEN {san}[1] = 'O' THEN 'K' ELSE 'P' END"
 )
 
 
@@ -113,7 +140,7 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
     inside = Filter(**bounds).of_answers(run)
     # The quotient is rounded, so the bin is then moved to the edges that the links of the bars have.
     cells = index.query(
-        "SELECT outcome, floor((reward - ?) / ?)::INTEGER AS n, "
+        f"SELECT outcome, {_GRADE} AS grade, floor((reward - ?) / ?)::INTEGER AS n, "
         f"least({BINS - 1}, n - (reward < ? + n * ?)::INTEGER + (reward >= ? + (n + 1) * ?)::INTEGER) "
         "AS bin, "
         f"({inside.sql}) AS inside, count(*) AS count, sum(reward) AS reward, "
@@ -122,11 +149,16 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
         [*[low, width] * 3, *inside.values, *others.values],
     )
     edges = [low + number * width for number in range(BINS + 1)]
-    bins = [{"low": left, "high": right, "legal": 0, "other": 0} for left, right in pairwise(edges)]
+    bins = [
+        {"low": left, "high": right, "legal": 0, "other": 0, "grades": dict.fromkeys(GRADES, 0)}
+        for left, right in pairwise(edges)
+    ]
     outcomes: Counter[str] = Counter()
     for cell in cells:
         if cell["n"] is not None and (not chosen.outcome or cell["outcome"] in chosen.outcome):
-            bins[cell["bin"]]["legal" if cell["outcome"] == Outcome.LEGAL else "other"] += cell["count"]
+            bar: dict[str, Any] = bins[cell["bin"]]
+            bar["legal" if cell["outcome"] == Outcome.LEGAL else "other"] += cell["count"]
+            bar["grades"][cell["grade"]] += cell["count"]
         if cell["inside"]:
             outcomes[cell["outcome"]] += cell["count"]
     passing = [c for c in cells if c["inside"] and (not chosen.outcome or c["outcome"] in chosen.outcome)]
@@ -155,17 +187,15 @@ def _totals(cells: list[Row]) -> dict[str, Any]:
 
 
 def collapse(index: Index, run: str) -> dict[str, Any]:
-    """Signs of collapse over versions: shares of equal answers and rewards, surprise, moves by piece."""
-    (ends,) = index.query("SELECT min(version) AS low, max(version) AS high FROM groups WHERE run = ?", [run])
+    """Signs of collapse over versions: shares of equal answers and rewards, surprise, moves by piece; of each
+    version quantiles and histograms, of one group in `every` so many."""
+    (ends,) = index.query(
+        "SELECT min(version) AS low, max(version) AS high, sum(size) AS answers FROM groups WHERE run = ?",
+        [run],
+    )
     if ends["low"] is None:
-        return {
-            "versions": [],
-            "series": {},
-            "quantiles": {},
-            "outcomes": {},
-            "pieces": {},
-            "best_pieces": {},
-        }
+        parts = ("series", "quantiles", "histograms", "outcomes", "pieces", "best_pieces")
+        return {"versions": [], "every": 1, **{part: {} for part in parts}}
     width = math.ceil((ends["high"] - ends["low"] + 1) / BUCKETS)
     bucket = f"(version - {ends['low']}) // {width}"
     rows = index.query(
@@ -175,113 +205,177 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
         "-sum(logprob) / sum(tokens) AS surprise FROM groups WHERE run = ? GROUP BY 1 ORDER BY 1",
         [run],
     )
-    names = ("zero_variance", "distinct_answers", "distinct_moves", "surprise")
+    series = ("zero_variance", "distinct_answers", "distinct_moves", "surprise")
     buckets = [row["bucket"] for row in rows]
-    measures = ("reward", "advantage", "length", "surprise")
-    quantiles = {
-        row["bucket"]: row
-        for row in index.query(
-            f"SELECT {bucket} AS bucket, "
-            + ", ".join(f"quantile_cont({name}, [0.1, 0.5, 0.9]) AS {name}" for name in measures)
-            + " FROM answers WHERE run = ? GROUP BY 1",
-            [run],
-        )
-    }
-    outcomes = index.query(
-        f"SELECT {bucket} AS bucket, outcome, count(*) AS count FROM answers WHERE run = ? GROUP BY 1, 2",
-        [run],
-    )
-    answers = Counter[int]()
-    for row in outcomes:
-        answers[row["bucket"]] += row["count"]
-    of_outcome = {(row["outcome"], row["bucket"]): row["count"] for row in outcomes}
-
-    def shares(san: str, table: str) -> dict[str, list[float | None]]:
-        return _shares(
-            buckets,
-            index.query(
-                f"SELECT {bucket} AS bucket, {_PIECE.format(san=san)} AS piece, count(*) AS count "
-                f"FROM {table} WHERE run = ? AND {san} IS NOT NULL GROUP BY 1, 2",
-                [run],
-            ),
-        )
-
+    every = max(1, math.ceil(ends["answers"] / MOST_MEASURED))
+    measured = Condition(f"run = ? AND g % {every} = 0", (run,))
+    shares = partial(_shares, index, run, bucket, buckets=buckets)
     return {
         "versions": [row["version"] for row in rows],
-        "series": {name: [row[name] for row in rows] for name in names},
-        "quantiles": {
-            name: [
-                [(quantiles.get(b, {}).get(name) or [None] * 3)[place] for b in buckets] for place in range(3)
-            ]
-            for name in measures
-        },
-        "outcomes": {
-            outcome: [of_outcome.get((outcome, b), 0) / answers[b] if answers[b] else None for b in buckets]
-            for outcome in sorted({row["outcome"] for row in outcomes})
-        },
-        "pieces": shares("san", "answers"),
-        "best_pieces": shares("best", "groups"),
+        "series": {name: [row[name] for row in rows] for name in series},
+        **_distributions(index, measured, bucket, buckets=buckets),
+        "every": every,
+        "outcomes": shares("outcome", table="answers"),
+        "pieces": shares(_PIECE.format(san="san"), table="answers", names="PNBRQK"),
+        "best_pieces": shares(_PIECE.format(san="best"), table="groups", names="PNBRQK"),
     }
 
 
-def _shares(buckets: list[int], rows: list[Row]) -> dict[str, list[float | None]]:
-    """The share of each piece in the moves of each bucket."""
-    counts = {(row["bucket"], row["piece"]): row["count"] for row in rows}
-    totals = {bucket: sum(counts.get((bucket, piece), 0) for piece in "PNBRQK") for bucket in buckets}
+def _distributions(
+    index: Index, measured: Condition, bucket: str, *, buckets: list[int]
+) -> dict[str, dict[str, Any]]:
+    """Quantiles and histograms of each measure, by bucket of versions."""
+    quantiles: defaultdict[int, Row] = defaultdict(dict)
+    ends: Row = {}
+    for table in ("answers", "groups"):
+        inside = _aggregates("quantile_cont({value}, [0.1, 0.5, 0.9])", table)
+        for row in index.query(
+            f"SELECT {bucket} AS bucket, {inside} FROM {table} WHERE {measured.sql} GROUP BY 1",
+            measured.values,
+        ):
+            quantiles[row["bucket"]] |= row
+        outside = _aggregates(f"quantile_disc({{value}}, [{_OUTSIDE}, {1 - _OUTSIDE}])", table)
+        ends |= index.query(f"SELECT {outside} FROM {table} WHERE {measured.sql}", measured.values)[0]
     return {
-        piece: [counts.get((b, piece), 0) / totals[b] if totals[b] else None for b in buckets]
-        for piece in "PNBRQK"
+        "quantiles": {
+            name: [[(quantiles[b].get(name) or [None] * 3)[place] for b in buckets] for place in range(3)]
+            for name in _MEASURES
+        },
+        "histograms": {
+            name: _histograms(index, measured, name, bucket, buckets=buckets, ends=ends[name])
+            for name in _MEASURES
+        },
+    }
+
+
+def _aggregates(function: str, table: str) -> str:
+    """A function of each measure that is in a table, as columns."""
+    return ", ".join(
+        f"{function.format(value=value)} AS {name}" for name, (value, of) in _MEASURES.items() if of == table
+    )
+
+
+def _histograms(
+    index: Index,
+    measured: Condition,
+    name: str,
+    bucket: str,
+    *,
+    buckets: list[int],
+    ends: list[float] | None,
+) -> dict[str, Any]:
+    """How often a measure has which values, in each bucket of versions: `counts` of bars of one `width` from
+    `low` on. Almost all values are between the `ends`."""
+    value, table = _MEASURES[name]
+    low, high = ends or (0.0, 0.0)
+    if name == "length":  # a bar has as many whole numbers as any other
+        low, width = low - 0.5, float(math.ceil((high - low + 1) / BARS))
+    else:
+        width = (high - low) / (BARS - 1) or 1.0
+        low -= width / 2
+    counts = [[0] * BARS for _ in buckets]
+    places = {number: place for place, number in enumerate(buckets)}
+    for row in index.query(
+        f"SELECT {bucket} AS bucket, "
+        f"greatest(0, least({BARS - 1}, floor(({value} - ?) / ?)))::INTEGER AS bar, count(*) AS count "
+        f"FROM {table} WHERE {measured.sql} AND {value} IS NOT NULL GROUP BY 1, 2",
+        [low, width, *measured.values],
+    ):
+        counts[places[row["bucket"]]][row["bar"]] = row["count"]
+    return {"low": low, "width": width, "counts": counts}
+
+
+def _shares(
+    index: Index, run: str, bucket: str, value: str, *, buckets: list[int], table: str, names: str = ""
+) -> dict[str, list[float | None]]:
+    """The share of each value (of `names`, or of all) by bucket. Rows without a value do not count."""
+    rows = index.query(
+        f"SELECT {bucket} AS bucket, {value} AS value, count(*) AS count FROM {table} "
+        "WHERE run = ? AND value IS NOT NULL GROUP BY 1, 2",
+        [run],
+    )
+    counts = {(row["bucket"], row["value"]): row["count"] for row in rows}
+    totals: Counter[int] = Counter()
+    for row in rows:
+        totals[row["bucket"]] += row["count"]
+    return {
+        name: [counts.get((b, name), 0) / totals[b] if totals[b] else None for b in buckets]
+        for name in names or sorted({row["value"] for row in rows})
     }
 
 
 def history(index: Index, position: str, fen: str, runs: list[str]) -> list[Row]:
-    """All groups of `runs` on one position, by version, with their answers."""
+    """All groups of `runs` on one position, by version, with their answers. Those of copies of a run are
+    listed once."""
     groups = index.query(
         "SELECT * FROM groups WHERE position = ? AND fen = ? AND list_contains(?, run) "
-        "ORDER BY run, version, g LIMIT 200",
+        "QUALIFY row_number() OVER (PARTITION BY id ORDER BY run) = 1 ORDER BY run, version, g LIMIT 200",
         [position, fen, runs],
     )
     return with_answers(index, groups, Condition("true", ()))
 
 
-def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, Any]:
-    """Two runs on the positions that both have: the mean rewards of each, and their difference with its 95%
-    interval (normal, over positions), the largest differences first. `indexing` names those of which only a
-    part has been read, `empty` those without a group."""
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a run, or some of its versions."""
+
+    run: str
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def condition(self) -> Condition:
+        """Bounds are inclusive."""
+        bounds = (0 if self.low is None else self.low, 2**31 - 1 if self.high is None else self.high)
+        return Condition("run = ? AND version BETWEEN ? AND ?", (self.run, *bounds))
+
+
+def compare(index: Index, one: Side, two: Side, *, number: int) -> dict[str, Any]:
+    """Two runs, or versions, on the positions that both have: the mean rewards of each, and their difference
+    with its 95% interval (normal, over positions), the largest differences first. `indexing` names those of
+    which only a part has been read, `empty` those without a group."""
+    first, second = one.run, two.run
     indexing = index.incomplete((first, second))  # asked first: if there is none, the queries see all
     tables = (
         "FROM (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
-        "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) x "
+        f"max(version) AS version FROM groups WHERE {one.condition.sql} GROUP BY ALL) x "
         "JOIN (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
-        "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) y USING (position, fen) "
+        f"max(version) AS version FROM groups WHERE {two.condition.sql} GROUP BY ALL) y "
+        "USING (position, fen) "
     )
+    sides = (*one.condition.values, *two.condition.values)
     (totals,) = index.query(
         "SELECT count(*) AS positions, avg(x.reward) AS first, avg(y.reward) AS second, "
         f"avg(y.reward - x.reward) AS difference, stddev_samp(y.reward - x.reward) AS deviation {tables}",
-        [first, second],
+        sides,
     )
     rows = index.query(
         "SELECT position, fen, x.reward AS first, y.reward AS second, x.id AS first_id, y.id AS second_id, "
         f"x.version AS first_version, y.version AS second_version {tables} "
         f"ORDER BY abs(y.reward - x.reward) DESC, position LIMIT {PAGE} OFFSET ?",
-        [first, second, number * PAGE],
+        [*sides, number * PAGE],
     )
-    places = {(first, row["first_id"]): row for row in rows} | {
-        (second, row["second_id"]): row for row in rows
-    }
+    places: defaultdict[tuple[str, str], list[tuple[Row, str]]] = defaultdict(list)
+    for row in rows:
+        for run, place in ((first, "first"), (second, "second")):
+            places[run, row[f"{place}_id"]].append((row, place))
     groups = index.query(
         "SELECT * FROM groups WHERE list_contains(?, run) AND list_contains(?, id)",
         [[first, second], [id for _, id in places]],
     )
     for group in with_answers(index, groups, Condition("true", ())):
-        if row := places.get((group["run"], group["id"])):
-            row["first_answers" if group["id"] == row["first_id"] else "second_answers"] = group["answers"]
+        for row, place in places[group["run"], group["id"]]:
+            row[f"{place}_answers"] = group["answers"]
     deviation, count = totals.pop("deviation"), totals["positions"]
-    indexed_runs = {row["run"] for row in index.query("SELECT DISTINCT run FROM groups")}
+    empty = [
+        side.run
+        for side in (one, two)
+        if not index.query(f"SELECT 1 FROM groups WHERE {side.condition.sql} LIMIT 1", side.condition.values)
+    ]
     return {
         **totals,
         "indexing": indexing,
-        "empty": [run for run in (first, second) if run not in indexed_runs],
+        "empty": empty,
         "margin": Z95 * deviation / math.sqrt(count) if deviation is not None else None,
         "page_size": PAGE,
         "rows": rows,

@@ -8,18 +8,21 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from rookery.access import Access
 from rookery.config.viewer import ViewerSettings
-from services.viewer import account, play, queries
+from rookery.folder_lock import is_locked
+from rookery.serving import BODY_PROBLEMS
+from services.viewer import account, battery, play, queries
 from services.viewer.filters import Filter
 from services.viewer.group import json_safe, whole_group
 from services.viewer.index import Index
 from services.viewer.queries import Sort
 from services.viewer.rescoring import rescore
-from services.viewer.runs import RunFolder, Runs
+from services.viewer.runs import ANSWERS_FILE, RunFolder, Runs
+from services.viewer.served import VersionServer
 
 LIVE_S = 1.0
 """Seconds between two looks at a run that a page follows."""
@@ -51,10 +54,6 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: {"description": "No such run or group, named"},
     422: {"description": "A parameter or field is invalid, quoted"},
 }
-_BODY: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is not UTF-8"},
-    413: {"description": "The body is too large"},
-}
 _ALLOWED: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or wrong"},
     403: {"description": "The viewer has no token, so it is read-only"},
@@ -72,6 +71,7 @@ class Viewer:
     access: Access
     runs: Runs
     index: Index
+    versions: VersionServer
     stopping: asyncio.Event
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READERS))
     """Positions that are read at the same time. More would only keep the other requests from the CPU."""
@@ -104,11 +104,29 @@ def _require_token(viewer: Shared, authorization: Annotated[str, Header()] = "")
         raise HTTPException(401, "The token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
 
+guarded = APIRouter(responses=_ALLOWED | _PEERS, dependencies=[Depends(_require_token)])
+"""The routes that need the token. They are a part of `router`."""
+
+
 class GroupsQuery(Filter):
     """The groups to return, and their order."""
 
     sort: Sort = "time"
     descending: bool = True
+    page: int = Field(default=0, ge=0, le=MAX_PAGE)
+    """Counted from 0."""
+
+
+Bound = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class CompareQuery(BaseModel, extra="forbid", use_attribute_docstrings=True):
+    """The versions of each of two runs to compare, all by default. Bounds are inclusive."""
+
+    first_min: Bound | None = None
+    first_max: Bound | None = None
+    second_min: Bound | None = None
+    second_max: Bound | None = None
     page: int = Field(default=0, ge=0, le=MAX_PAGE)
     """Counted from 0."""
 
@@ -121,9 +139,11 @@ class RescoreQuery(Filter):
 
 @router.get("/runs", tags=["runs"])
 def list_runs(viewer: Shared) -> Response:
-    """All runs, newest first."""
+    """All runs, newest first. Folders of the same `id` are copies of one run."""
     runs = map(viewer.runs.at, viewer.runs.names())
-    return _json([{"name": run.name, "last_step": run.last_step()} for run in runs])
+    return _json(
+        [{"name": run.name, "id": run.manifest().get("id", ""), "last_step": run.last_step()} for run in runs]
+    )
 
 
 @router.get("/runs/{run}", tags=["runs"])
@@ -148,6 +168,7 @@ def overview(run: Run, viewer: Shared) -> Response:
             },
             "scheme": run.scheme(),
             "course": run.course(),
+            "manifest": run.manifest(),
             "players": list(report.get("players", ())),  # without the references
             "evaluation": positions.get("metrics", {}) if isinstance(positions, dict) else {},
             "account": account.account(run, _redis_url(run, viewer)),
@@ -196,6 +217,12 @@ def rescored(run: Run, query: Annotated[RescoreQuery, Query()], viewer: Shared) 
     return _json(rescore(viewer.index, run.name, query, query.scheme))
 
 
+@router.get("/runs/{run}/battery", tags=["evaluations"])
+def battery_answers(run: Run, query: Annotated[battery.BatteryQuery, Query()]) -> Response:
+    """The answers of an evaluation or a battery in the folder, by section, task, outcome and player."""
+    return _json(battery.answers(run.path / ANSWERS_FILE, query))
+
+
 @router.get("/runs/{run}/collapse", tags=["training"])
 def collapse(run: Run, viewer: Shared) -> Response:
     """Signs of collapse over versions."""
@@ -209,40 +236,37 @@ def training_curves(run: Run, all: bool = False) -> Response:
 
 
 @router.get("/runs/{run}/compare/{other}", tags=["runs"])
-def compare(
-    run: Run, other: str, viewer: Shared, page: Annotated[int, Query(ge=0, le=MAX_PAGE)] = 0
-) -> Response:
-    """Two runs on the positions that both have."""
-    second = _open_run(other, viewer)
-    return _json(queries.compare(viewer.index, run.name, second.name, number=page))
+def compare(run: Run, other: str, query: Annotated[CompareQuery, Query()], viewer: Shared) -> Response:
+    """Two runs, or versions of them, on the positions that both have."""
+    first = queries.Side(run.name, query.first_min, query.first_max)
+    second = queries.Side(_open_run(other, viewer).name, query.second_min, query.second_max)
+    return _json(queries.compare(viewer.index, first, second, number=query.page))
 
 
 def _redis_url(run: RunFolder, viewer: Viewer) -> str:
-    """Of a run in a store, endpoints.json is another machine's: its address may be another Redis here."""
+    """Of a run in a store, endpoints.json is another machine's: its address may be another Redis here. A run
+    that is down has no Redis of its own: the socket is that of the run whose folder was copied."""
     recorded_url = "" if run.store else str(run.read_json("endpoints.json").get("redis_url", ""))
+    if recorded_url.startswith("unix:") and not is_locked(run.path):
+        recorded_url = ""
     return viewer.settings.redis_url or recorded_url
 
 
 @router.get("/runs/{run}/dead", responses=_PEERS, tags=["dead letters"])
 def dead(run: Run, viewer: Shared) -> Response:
-    """The newest dead letters, with their reasons."""
+    """The newest dead letters, with their reasons; those that the archive kept if Redis is not up."""
     return _json(account.dead_letters(run, _redis_url(run, viewer)))
 
 
-@router.post(
-    "/runs/{run}/dead/{id}/replay",
-    responses=_ALLOWED | _PEERS,
-    tags=["dead letters"],
-    dependencies=[Depends(_require_token)],
-)
+@guarded.post("/runs/{run}/dead/{id}/replay", tags=["dead letters"])
 def replay_dead(run: Run, id: str, viewer: Shared) -> Response:
     """Puts a dead letter back into its stream. Needs the token."""
     account.replay(run, _redis_url(run, viewer), id)
     return _json({"replayed": id})
 
 
-@router.post("/play/position", responses=_BODY, tags=["play"])
-async def position(line: play.Line, viewer: Shared) -> Response:
+@router.post("/play/position", responses=BODY_PROBLEMS, tags=["play"])
+async def position(line: play.PlayedLine, viewer: Shared) -> Response:
     """A position and its legal moves, from a FEN or a PGN."""
     async with viewer.reading:
         return _json(await asyncio.to_thread(play.position_json, line))
@@ -250,17 +274,21 @@ async def position(line: play.Line, viewer: Shared) -> Response:
 
 @router.get("/runs/{run}/players", tags=["play"])
 async def players(run: Run, viewer: Shared) -> Response:
-    """Who can be asked, and what is missing."""
-    return _json(await _services(viewer, run).state())
+    """Who can be asked, what is missing, the versions on this disk, and which of them is served here."""
+    served = viewer.versions.served(run.name)
+    state = await _services(viewer, run).state()
+    return _json(state | {"versions": run.versions(), "serving": served.json() if served else None})
 
 
-@router.post(
-    "/runs/{run}/ask",
-    responses=_BODY | _ALLOWED | _PEERS,
-    tags=["play"],
-    dependencies=[Depends(_require_token)],
-)
-async def ask(run: Run, question: play.Question, viewer: Shared) -> Response:
+@guarded.post("/runs/{run}/serve", responses=BODY_PROBLEMS, tags=["play"])
+async def serve_version(run: Run, chosen: play.Version, viewer: Shared) -> Response:
+    """Starts to serve a version of a run, and the engine, for questions. Needs the token."""
+    served = await asyncio.to_thread(viewer.versions.serve, run, chosen.version)
+    return _json(served.json())
+
+
+@guarded.post("/runs/{run}/ask", responses=BODY_PROBLEMS, tags=["play"])
+async def ask(run: Run, question: play.MoveQuestion, viewer: Shared) -> Response:
     """Asks a version of the policy, or the engine, for a move. Needs the token."""
     async with viewer.reading:
         board = await asyncio.to_thread(question.board)
@@ -268,6 +296,9 @@ async def ask(run: Run, question: play.Question, viewer: Shared) -> Response:
 
 
 def _services(viewer: Viewer, run: RunFolder) -> play.RunServices:
+    served = viewer.versions.served(run.name)
+    if served and served.state == "ready":
+        return play.RunServices(served.inference_url, served.reward_url, viewer.access)
     return play.RunServices(
         viewer.settings.inference_url or run.service_url("inference"),
         viewer.settings.reward_url or run.service_url("reward"),
@@ -296,6 +327,9 @@ async def _live(viewer: Viewer, run: RunFolder) -> AsyncIterator[str]:
             yield ": nothing new\n\n"
         last_state = state
         await asyncio.sleep(LIVE_S)
+
+
+router.include_router(guarded)
 
 
 @router.get("/{path:path}", include_in_schema=False)

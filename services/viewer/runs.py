@@ -21,8 +21,12 @@ from rookery.folder_lock import is_locked
 from rookery.plots.panels import OVERVIEW, PANELS, STRENGTH, Panel, choose, label_of
 from rookery.plots.steps import METRICS_FILE, Step, keys_of, read_metrics, series, strength_steps
 from rookery.remote import is_url
+from rookery.streams import DEAD_FILE
 from rookery.trace import policy_name
 from services.viewer.store import Stamp, Store, stamp_of
+
+ANSWERS_FILE = "answers.jsonl"
+"""The answers of an evaluation or a battery."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ARCHIVE_FILE = re.compile(r"(\d+)-(\d+)_.*\.parquet")
@@ -33,13 +37,16 @@ groups, unless a step takes more than 81."""
 _CHANGES = ("reward", "legal_rate", "regret", "entropy", "zero_variance_share")
 """Figures of a step of which an overview says how they changed."""
 
+_LATEST_S = 1e11
+"""Later times than this, in the year 5138, are none."""
+
 _TAIL_BYTES = 1 << 16
 """Many times the length of a step's line."""
 
 _COPIED_AT_ONCE = re.compile(r"[^/]+\.(json|jsonl|toml)|settings/reward\.toml|adapters/[^/]+/state\.json")
 """The files of a run's folder that are copied from a store at once. Archive and ratios follow one by one."""
 
-_UNREADABLE = (RookeryError, OSError, EOFError, ValueError, TypeError, zlib.error)
+_UNREADABLE = (RookeryError, OSError, EOFError, ValueError, TypeError, RecursionError, zlib.error)
 """A file of figures that is missing or damaged, or whose store does not answer: it is left out."""
 
 
@@ -67,7 +74,7 @@ class RunFolder:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
                 lines = file.read().split(b"\n")
             return dict(json.loads(lines[-2])) if len(lines) > 1 else {}
-        except (OSError, ValueError):
+        except _UNREADABLE:
             return {}
 
     def course(self) -> dict[str, Any]:
@@ -98,6 +105,18 @@ class RunFolder:
             "change": {key: [_mean(steps[:share], key), _mean(steps[-share:], key)] for key in _CHANGES},
             "last_steps": steps[:-6:-1],
         }
+
+    def manifest(self) -> dict[str, Any]:
+        """The run's id, which it keeps where its folder is renamed or copied, and its first and newest start:
+        `time`, `command`, `commit` (empty outside a checkout) and `version`. Empty if it has none."""
+        manifest = self.read_json("run.json")
+        starts = manifest.get("starts")
+        starts = [start for start in starts if isinstance(start, dict)] if isinstance(starts, list) else []
+        id = manifest.get("id")
+        if not (isinstance(id, str) and starts):
+            return {}
+        first, last = map(_start, (starts[0], starts[-1]))
+        return {"id": id, "starts": len(starts), "first_start": first, "last_start": last}
 
     def curves(self, *, all: bool = False) -> dict[str, Any]:
         """The panels of `rookery plot`: of training, `all` or the main ones, and of versions' strength."""
@@ -158,6 +177,25 @@ class RunFolder:
         ordered = sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
         return {path: stamps[path] for *_, path in ordered}
 
+    def dead_file(self) -> Path | None:
+        """The file of the archive with the run's dead letters, as it is now; None if there is none.
+
+        Raises:
+            SetupError, Unavailable: the store refuses, or does not answer.
+        """
+        inside = (
+            self.archive
+            if self.archive.name.startswith("run=")
+            else self.archive / f"run={self.streams_name}"
+        )
+        path = inside / DEAD_FILE
+        if self.archive_store:
+            listed = self.archive_store.files(path.relative_to(self.archive_store.folder).parts[0])
+            if path not in listed:
+                return None
+            self.archive_store.fetch(path)
+        return path if path.exists() else None
+
     def fetch(self, path: Path) -> None:
         """Copies a file from its store, unless it is here already, or the run is not in a store."""
         for store in (self.store, self.archive_store):
@@ -190,6 +228,12 @@ class RunFolder:
                     if group in line and (record := dict(json.loads(line))).get("group") == group:
                         return record
         return {}
+
+    def versions(self) -> list[int]:
+        """The versions whose weights are on this disk, oldest first."""
+        weights = self.path.glob("adapters/policy-v*/*model.safetensors*")
+        numbers = {path.parent.name.removeprefix("policy-v") for path in weights}
+        return sorted(int(number) for number in numbers if number.isdecimal())
 
     def newest_commit(self) -> Path | None:
         """The state of the newest version on disk."""
@@ -269,7 +313,7 @@ class Runs:
         Raises:
             SetupError, Unavailable: a store refuses, or does not answer.
         """
-        paths = {path.name: path for path in self.folder.glob("*") if (path / METRICS_FILE).exists()}
+        paths = {path.name: path for path in self.folder.glob("*") if _is_run(path)}
         if self._store:
             paths = {name: self.folder / name for name in self._store.names()}
         if self._archive_store:
@@ -307,6 +351,21 @@ class Runs:
         )
 
 
+def _start(recorded: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest says of a start, as far as it has the right types."""
+    time = recorded.get("time")
+    known = isinstance(time, int | float) and 0 <= time < _LATEST_S
+    texts = {name: recorded.get(name) for name in ("command", "commit", "version")}
+    return {"time": time if known else None} | {
+        name: text[:2000] if isinstance(text, str) else "" for name, text in texts.items()
+    }
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a folder has a training or, as a battery, answers to questions."""
+    return (path / METRICS_FILE).exists() or (path / ANSWERS_FILE).exists()
+
+
 def _mean(steps: Sequence[Step], key: str) -> float | None:
     values = [step[key] for step in steps if key in step]
     return sum(values) / len(values) if values else None
@@ -315,7 +374,7 @@ def _mean(steps: Sequence[Step], key: str) -> float | None:
 def _json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except _UNREADABLE:
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -324,7 +383,7 @@ def _toml_table(path: Path, name: str) -> dict[str, Any] | None:
     """A table of a TOML file; None if it cannot be read."""
     try:
         return dict(tomllib.loads(path.read_text()).get(name, {}))
-    except (OSError, ValueError, TypeError, RecursionError):
+    except _UNREADABLE:
         return None
 
 

@@ -10,7 +10,6 @@ it has written so far, also while it runs or after it was killed.
 import argparse
 import json
 import logging
-import os
 import random
 import signal
 import sys
@@ -58,8 +57,7 @@ def main(argv: list[str]) -> int:
     console.print(f"seed {options.seed}{'' if FAKETIME else '; without libfaketime, no clock jumps'}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        if options.soak:  # of processes as users start them: without tests/forked
-            os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].partition(os.pathsep)[2]
+        if options.soak:
             soak.soak(folder, seed=options.seed, minutes=options.soak)
             return main(["--report", str(folder)])
         rows = []

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import RookeryError, Unavailable
-from rookery.streams.run import Archive, DeadLetters, Groups, PolicyRecord, Positions, RunStreams
+from rookery.streams.dead import DeadLetters
+from rookery.streams.run import Archive, Groups, PolicyRecord, Positions, RunStreams
 from rookery.streams.stream import Stream
 
 METHODS: dict[str, tuple[type, str]] = {

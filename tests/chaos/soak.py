@@ -29,6 +29,7 @@ FAULTS: dict[str, Callable[[Disturbed, float], int]] = {
 ROWS = "rows.jsonl"
 LASTS_S = 5.0
 """How long a fault lasts."""
+EPISODE = "0.5*move + 0.5*game,opponent=stockfish,nodes=50,blunders=0.5,plies=24,colours=both"
 SAMPLE_S = 10.0
 STEP_PAUSE_S = 5.0
 WARM_UP = 0.2
@@ -43,7 +44,10 @@ def soak(folder: Path, *, seed: int, minutes: float, fault_every_s: float = 60.0
     Raises:
         NotRecoveredError: a process ended, the run did not go on, or an account does not hold.
     """
-    with Whole(folder, seed=seed, step_pause_s=STEP_PAUSE_S) as whole, (folder / ROWS).open("a") as file:
+    with (
+        Whole(folder, seed=seed, step_pause_s=STEP_PAUSE_S, episode=EPISODE) as whole,
+        (folder / ROWS).open("a") as file,
+    ):
 
         def write(**row: Any) -> None:
             file.write(json.dumps({"s": round(time.monotonic() - began, 1), **row}) + "\n")

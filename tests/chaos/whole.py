@@ -29,12 +29,13 @@ class Whole(Disturbed):
 
     patience_s = 1800.0  # vLLM's start has taken nine minutes where others work too
 
-    def __init__(self, folder: Path, *, seed: int, step_pause_s: float = 0.0) -> None:
+    def __init__(self, folder: Path, *, seed: int, step_pause_s: float = 0.0, episode: str = "move") -> None:
         """The trainer pauses for `step_pause_s` after each step, so that a long run costs little."""
         super().__init__(folder, "whole", seed=seed)
         self.run_dir = folder / "runs" / self.run
         command = [sys.executable, "-m", "launcher", "up", "--no-view", "--run", self.run, *FLAGS]
         command += ["--runs-dir", str(folder / "runs"), "--redis-url", self.proxy_url]
+        command += ["--set", f"feed.episode={episode}"]
         pause = f"trainer.reported=delay:{1000 * step_pause_s:.0f}" if step_pause_s else ""
         with (self.logs / "up.log").open("ab") as log:
             self._up = subprocess.Popen(

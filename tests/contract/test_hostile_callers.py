@@ -65,7 +65,7 @@ TARGETS = [
         "stockfish",
         name="reward",
         argv=("services.reward", "--engines", "1", "--nodes", "100"),
-        paths=("/v1/score", "/v1/score/batch", "/v1/slime", "/v1/openrlhf"),
+        paths=("/v1/score", "/v1/score/batch", "/v1/episodes", "/v1/slime", "/v1/openrlhf"),
         growth=256 << 20,  # batches of 16 MiB in several threads, of which malloc keeps some
         grpc=reward_pb2.DESCRIPTOR.services_by_name["RewardService"],
     ),

@@ -23,7 +23,7 @@ from scripts.dashboards.__main__ import BOARDS
 from tests.conftest import A_WHOLE_RUN, ROOT, RedisServer, free_port, require
 from tests.curl import curls, run_curl
 from tests.e2e.watching import copied_groups, logs, started, watched
-from tests.prometheus_server import PrometheusServer
+from tests.prometheus_server import VARIABLES, PrometheusServer
 from tests.waiting import until
 
 pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
@@ -185,6 +185,12 @@ def test_every_metric_is_emitted_by_someone(prometheus: PrometheusServer) -> Non
 def test_no_version_becomes_a_label(prometheus: PrometheusServer) -> None:
     series = prometheus.ask('{job=~".+"}')
     assert [labels for labels, _ in series if "policy-v" in json.dumps(labels)] == []
+
+
+@pytest.mark.prometheus
+def test_every_metric_has_the_label_of_its_run(prometheus: PrometheusServer) -> None:
+    labels = [labels for labels, _ in prometheus.ask('{job=~".+", __name__!~"ALERTS.*"}')]
+    assert {found.get("run") for found in labels} == {VARIABLES["$run"]}
 
 
 @pytest.mark.prometheus

@@ -25,7 +25,7 @@ from rookery.errors import SetupError
 from rookery.plots.steps import read_strength
 from tests.conftest import A_WHOLE_RUN, ROOT
 from tests.e2e.watching import ROOKERY
-from tests.waiting import until
+from tests.waiting import until, wait_for
 
 pytestmark = [*A_WHOLE_RUN, pytest.mark.timeout(900)]
 
@@ -105,7 +105,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
             check=False,
         )
         assert status.returncode == 0, status.stdout + status.stderr
-        _ask_the_policy(second.run)
+        _ask_the_policy(second)
         second.process.send_signal(signal.SIGINT)
         assert second.process.wait(timeout=120) == 130
         second.until_gone()
@@ -120,16 +120,21 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     assert (trained["gradient_checkpointing"], trained["lr"]) == (True, 1e-5), "as the preset says"
 
 
-def _ask_the_policy(run: Path) -> None:
+def _ask_the_policy(up: Up) -> None:
     """On the viewer's page. Black is to move, so the model sees the board mirrored."""
-    viewer = json.loads((run / "endpoints.json").read_text())["probes"]["viewer"].removesuffix("/readyz")
-    answer = httpx.post(
+    probes = json.loads((up.run / "endpoints.json").read_text())["probes"]
+    viewer = probes["viewer"].removesuffix("/readyz")
+    # A killed run leaves groups, so steps are no sign that the server is ready.
+    wait_for(probes["inference"], up.process, log=up.run.parent / "said")
+    response = httpx.post(
         f"{viewer}/api/runs/r/ask",
         json={"player": "policy", "style": "mover-squares", "moves": ["e2e4"], "max_tokens": 32},
         headers={"Authorization": f"Bearer {TOKEN}"},
         timeout=60.0,
-    ).json()
-    assert answer["verdict"]["outcome"], answer
+    )
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert answer["verdict"], answer
     if answer["move"]:
         board = chess.Board()
         board.push_uci("e2e4")

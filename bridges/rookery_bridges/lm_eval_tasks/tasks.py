@@ -10,7 +10,9 @@ from typing import Any
 from datasets import Dataset
 
 from rookery_bridges import RewardClient, chessqa
-from rookery_bridges.questions import Question, read_questions
+from rookery_bridges.questions import ChangedAnswer, Question, read_questions
+from rookery_bridges.questions import legal_change as legal_change
+from rookery_bridges.questions import same_move as same_move
 
 
 def load(questions: str, **kwargs: Any) -> dict[str, Dataset]:
@@ -37,6 +39,15 @@ def judge(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
     """The reward, and whether the move is legal (or the line well-formed)."""
     [verdict] = RewardClient().score([Question(**doc).answer(results[0])])
     return {"reward": verdict.reward, "legal": float(verdict.legal)}
+
+
+def judge_brittleness(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """Whether the move is legal, and what is compared with the answer to the original question."""
+    question = Question(**doc)
+    [verdict] = RewardClient().score([question.answer(results[0])])
+    move = verdict.move if verdict.legal else None
+    changed = ChangedAnswer(question.id, question.original, question.same_move, move)
+    return {"legal": float(verdict.legal), "legal_change": changed, "same_move": changed}
 
 
 def judge_puzzle(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from chess_datasets.commands.settings.shared import (
     RewardAddressSettings,
     Share,
 )
-from rookery.prompt import Notation, StyleName
+from rookery.prompt import LINES, Notation, StyleName, notation_of
 from rookery.remote import PathOrUrl
 from rookery.settings import Several
 
@@ -43,8 +43,14 @@ class EngineMovesSettings(CommandSettings, help_group="engine-moves"):
     """Engine lines."""
     candidates: PositiveInt = 3
     """Candidate moves in an answer."""
+    line_counts: Several[tuple[NonNegativeInt, ...]] = ()
+    """Numbers of lines to draw from instead, such as 0 1 3 5: candidates with the best reply and a value, in
+    UCI. For bad moves too, set --lines 250: all legal moves."""
     remarks: NonNegativeInt = 0
     """Most true sentences before them; one about the chosen move follows."""
+    call_share: Share = 0.0
+    """Ask as in a dialogue with tools: this share of the answers calls legal_moves, the others follow its
+    list."""
     temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
     """Temperature of the softmax over win probabilities."""
     best_share: Share = 0.3
@@ -59,6 +65,10 @@ class EngineMovesSettings(CommandSettings, help_group="engine-moves"):
         if self.best_share + self.uniform_share > 1:
             shares = f"--best-share {self.best_share} and --uniform-share {self.uniform_share}"
             raise ValueError(f"{shares}: together more than 1")
+        if self.line_counts and (flags := self.changed("remarks", "candidates")):
+            raise ValueError(f"{flags}: no effect with --line-counts")
+        if self.line_counts and max(self.line_counts) > self.lines:
+            raise ValueError(f"--line-counts {max(self.line_counts)}: more than --lines {self.lines}")
         return self
 
 
@@ -121,12 +131,23 @@ class TasksSettings(
     """Style of positions for engine-moves and puzzle, such as mover-squares."""
     box: Notation | None = None
     """Notation of the moves in answers. Default: for engine-moves that of the style, uci where it shows no
-    moves; for board uci, for puzzle san."""
+    moves, san with --call-share; for board uci, for puzzle san."""
+
+    @property
+    def engine_box(self) -> Notation:
+        """The notation of engine-moves."""
+        return self.box or ("san" if self.call_share else notation_of(self.style))
 
     @model_validator(mode="after")
     def _files(self) -> Self:
         if self.jsonl and self.jsonl == self.text:
             raise ValueError(f"--jsonl and --text have the same name: {self.text!r}")
+        if self.call_share and self.style in LINES:
+            raise ValueError(
+                f"--call-share {self.call_share:g}: prompts of style {self.style} are no dialogue"
+            )
+        if self.line_counts and self.engine_box == "san":
+            raise ValueError("--line-counts: lines are in UCI: --box uci")
         if self.task == "puzzle" and not self.puzzles:
             raise ValueError("the task puzzle needs --puzzles FILE")
         if self.task == "puzzle" and (flags := self.changed(*_NO_PUZZLES)):

@@ -9,8 +9,7 @@ raised as an exception and never becomes a reward.
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TypeAlias
@@ -18,14 +17,8 @@ from typing import TypeAlias
 from rookery.clients import ScoreItem
 from rookery.codec import decode_position
 from rookery.config.rollouts import RolloutsSettings
-from rookery.episodes import Environment, Step, environment
-from rookery.errors import (
-    ContextExceeded,
-    InvalidInput,
-    NotFound,
-    PeerFault,
-    RookeryError,
-)
+from rookery.episodes import Environment, Step, environment, faults_of
+from rookery.errors import ContextExceeded, NotFound, PeerFault
 from rookery.failpoints import reach
 from rookery.influence import effects_of
 from rookery.metrics import (
@@ -64,6 +57,7 @@ class GroupGenerator:
         self.settings, self.peers = settings, peers
         self.players = Players(peers)
         self._loads: dict[str, dict[int, float]] = {}  # of groups that play on, by episode
+        self._warned = False
 
     @property
     def playing(self) -> Playing:
@@ -95,8 +89,9 @@ class GroupGenerator:
             environment(position.episode, opponents=opponents, slot=slot)
             for slot in range(settings.group_size)
         ]
+        self._warn_of_small_groups(position.episode, episodes)
         style = stored[0][0].prompt.style if stored else settings.style
-        with _faults_of(position):
+        with faults_of(position):
             prompts = [
                 episode.reset(position, style=style, seed=seed + slot, judge=self._judge)
                 for slot, episode in enumerate(episodes)
@@ -179,6 +174,18 @@ class GroupGenerator:
         times.reward_s += longest.reward_s
         return replace(group, traces=tuple(task.result() for task in playing))
 
+    def _warn_of_small_groups(self, episode: str, episodes: Sequence[Environment]) -> None:
+        """Once; `rookery up` refuses such a run, where it knows the trainer's baseline."""
+        both = any(getattr(environment, "colours", "") == "both" for environment in episodes)
+        if both and len(episodes) < 4 and not self._warned:
+            self._warned = True
+            logger.warning(
+                "episode %r: of the %d games of a group, one colour has no two: baseline=group-mean and "
+                "leave-one-out give such a game no advantage. group_size of 4 or more is needed",
+                episode[:80],
+                len(episodes),
+            )
+
     async def _play(
         self,
         group: TraceGroup,
@@ -241,7 +248,7 @@ class GroupGenerator:
         """The episode, which ends with its last turn, as the next prompt does not fit. If that is no answer,
         it is judged as one that was cut at the token limit."""
         *before, last = trace.turns
-        with _faults_of(group.position):
+        with faults_of(group.position):
             step = episode.cut(last)
         if last.verdict is None:
             last = replace(last, completion=replace(last.completion, finish_reason="length"))
@@ -315,7 +322,7 @@ class GroupGenerator:
         if continues:
             tokens = tokens[len(past) :]
             before = messages_before(group, trace)
-            prompt = replace(prompt, messages=prompt.messages[before:] or prompt.messages)
+            prompt = replace(prompt, messages=prompt.messages[before:] or prompt.messages, tools="")
         return Turn(completion, None, prompt, tokens, continues=continues, policy=policy)
 
     async def _judged(
@@ -358,23 +365,11 @@ class GroupGenerator:
         return verdict
 
 
-@contextmanager
-def _faults_of(position: Position) -> Iterator[None]:
-    """An environment that fails does so again: the position is wrong for it, not this process."""
-    try:
-        yield
-    except RookeryError:
-        raise
-    except Exception as error:
-        place = f"episode {position.episode[:80]!r} of position {position.id!r}"
-        raise InvalidInput(f"{place}: {type(error).__name__}: {error}") from error
-
-
 async def _first_prompts(
     position: Position, episodes: Sequence[Environment], played: Sequence[Prompt | None]
 ) -> dict[int, Prompt]:
     """The first prompts of the episodes that have their own, by slot."""
-    with _faults_of(position):
+    with faults_of(position):
         own_prompts = await asyncio.gather(
             *(episode.begin(prompt) for episode, prompt in zip(episodes, played, strict=True))
         )
@@ -382,7 +377,7 @@ async def _first_prompts(
 
 
 async def _steps(position: Position, episodes: _Episodes, turns: Mapping[int, Turn]) -> dict[int, Step]:
-    with _faults_of(position):
+    with faults_of(position):
         steps = await asyncio.gather(*(episodes[slot].step(turn) for slot, turn in turns.items()))
     return dict(zip(turns, steps, strict=True))
 

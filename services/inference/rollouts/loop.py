@@ -26,11 +26,11 @@ from rookery.metrics import (
     ROLLOUT_INFLIGHT,
     ROLLOUT_LEAD,
 )
+from rookery.retries import pause
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from services.inference.rollouts.admission import Admission, InFlight, RunCounts
 from services.inference.rollouts.group_generator import GroupGenerator
-from services.inference.rollouts.peers import pause
 
 logger = logging.getLogger(__name__)
 

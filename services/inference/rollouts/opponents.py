@@ -16,9 +16,9 @@ from rookery.engines.player import EnginePlayer, engine_player
 from rookery.episodes import Opponent
 from rookery.errors import Conflict, ContextExceeded, EngineFault, NotFound, PeerFault
 from rookery.prompt import render
-from rookery.retries import retry
+from rookery.retries import pause, retry
 from rookery.trace import Position, Sampling, policy_name
-from services.inference.rollouts.peers import InferenceServer, Peers, pause
+from services.inference.rollouts.peers import InferenceServer, Peers
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,14 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from rookery import replicas
 from rookery.access import OPEN, Access
 from rookery.clients import Generation, InferenceClient, RewardClient, ScoreItem
 from rookery.errors import NotFound, PeerFault, RookeryError, Unavailable
+from rookery.retries import pause
 from rookery.trace import Adapter, Prompt, Sampling, Verdict
 from rookery.waits import waiting
 
@@ -194,10 +195,3 @@ class Peers:
     async def close(self) -> None:
         servers = (*self.servers, *self._gone)
         await asyncio.gather(*(server.client.close() for server in servers), self.reward.close())
-
-
-async def pause(stopping: asyncio.Event, seconds: float) -> bool:
-    """Waits for `stopping`, at most `seconds`. Returns whether it is set."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stopping.wait(), seconds)
-    return stopping.is_set()

@@ -3,6 +3,7 @@
 The question goes through `/v1/chat/completions` or `/v1/completions` of this server, as from any client.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,10 +15,11 @@ from rookery.clients import InferenceClient
 from rookery.config.inference import ServerSettings
 from rookery.errors import InvalidInput
 from rookery.fen import read_fen
+from rookery.games import position_of
 from rookery.middleware import StrictBody
 from rookery.model_defaults import model_defaults
 from rookery.prompt import StyleName, render
-from rookery.trace import Phase, Position, Sampling
+from rookery.trace import Sampling
 from services.inference.server.policies import ALIAS
 
 PATH = "/v1/move"
@@ -52,14 +54,7 @@ async def move(body: MoveRequest, request: Request) -> dict[str, Any]:
     board = read_fen(body.fen)
     if board.is_game_over():
         raise InvalidInput(f"the game is over: {board.fen()!r}")
-    position = Position(
-        "move",
-        board.fen(),
-        board.ply(),
-        phase=Phase.MIDDLEGAME,
-        game_id="",
-        last_moves=tuple(body.last_moves),
-    )
+    position = replace(position_of(board), last_moves=tuple(body.last_moves))
     prompt = render(position, style=style)
     model = body.model or await _served_name(request)
     transport = httpx.ASGITransport(app=request.app)

@@ -4,6 +4,7 @@ Until vLLM handles Ctrl-C, it ends the server without a traceback, and the other
 server. They end when the server does. Imports nothing slow before that.
 """
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -44,4 +45,5 @@ if __name__ in ("__main__", "__mp_main__"):  # the latter in a process that is s
     end_with_parent()
 
 if __name__ == "__main__":
+    gc.disable()  # until vLLM loads `engine_plugin`: imports leave a million objects, and no garbage
     runpy.run_module(LAUNCHER, run_name="__main__")

@@ -2,9 +2,10 @@
 
 import importlib.util
 import json
+import os
 import shlex
-import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,9 @@ CPU_BATCH_TOKENS = 8192
 MAX_COMPLETIONS = 1024
 """Most completions that one request may ask for, unless VLLM_MAX_N_SEQUENCES says otherwise; vLLM's own limit
 is 16384, each with memory of its own before the first is generated."""
+
+MAX_TEMPORARY_BYTES = 60
+"""Longest temporary folder for vLLM's sockets: it adds 37 bytes, and a socket's address has at most 103."""
 
 SPARE_LORAS = 32
 """How many more adapters vLLM may hold in memory than it has slots. It reads an evicted one from disk again,
@@ -252,6 +256,8 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
         "VLLM_NO_USAGE_STATS": "1",
         **_for_plugin(settings),
     }
+    if len(os.fsencode(tempfile.gettempdir())) > MAX_TEMPORARY_BYTES:
+        variables.setdefault("VLLM_RPC_BASE_PATH", "/tmp")  # noqa: S108 - names that nobody can guess
     if settings.local_model:
         variables |= {"HF_HUB_OFFLINE": "1"}
     if cpu:
@@ -262,8 +268,9 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
         # Runs the model inside the engine's process (the server keeps its own). As two processes they
         # would busy-wait for each other, on cores that the trainer and Stockfish need.
         variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-        if not shutil.which(base.get("CXX", "g++"), path=base.get("PATH")):
-            variables["TORCH_COMPILE_DISABLE"] = "1"  # vLLM compiles its sampler even in eager mode
+        # vLLM compiles a function of its sampler even in eager mode, which needs a C++ compiler and delays
+        # the first request by seconds. It counts the more probable tokens: the same with or without.
+        variables.setdefault("TORCH_COMPILE_DISABLE", "1")
     else:
         variables |= devices.environment(settings.device, base)
     return variables

@@ -157,18 +157,16 @@ def _sentence_rewards(
     for sentence in verdict.sentences:
         shared = max((true_claims[claim.concept] for claim in sentence.claims if claim.true), default=1)
         earned = sentence.influence
-        values = [] if earned is None else [earned / shared if earned > 0 else earned]
-        values = (
-            values
-            if measured
-            else [
+        if measured:
+            values = [] if earned is None else [earned / shared if earned > 0 else earned]
+        else:
+            values = [
                 (1.0 if claim.weight is None else claim.weight) / true_claims[claim.concept]
                 if claim.true
                 else -1.0
                 for claim in sentence.claims
                 if claim.true is not None
             ]
-        )
         start, move = sentence.start, verdict.move
         for name in (move.uci, move.san) if move else ():
             if completion.text.startswith(name, start):

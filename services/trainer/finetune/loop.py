@@ -40,7 +40,7 @@ from services.trainer.examples.rows import (
 from services.trainer.finetune import output
 from services.trainer.finetune.output import MetricsLog, trained_parameters
 from services.trainer.finetune.task import FinetuneTask, Sums, compute, means, rows_of
-from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
+from services.trainer.records.memory import StepMemory
 from services.trainer.records.profile import (
     GIB,
     SHARES,
@@ -59,9 +59,6 @@ logger = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _STOP_MESSAGE = b"finishing this step; a second signal ends the run at once\n"
-
-_GAPS_MIB = 1024
-"""When the process has grown by this much, the allocator's free memory is returned to the system."""
 
 _MEASURED_TOKENS = 1024
 """Tokens of the forward pass that is measured to compute how many fit."""
@@ -121,12 +118,11 @@ def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> No
     logger.info("%s: %s, %s", task.name, sizes, steps)
     sums = torch.compile(task.sums, dynamic=True) if settings.compile else task.sums
     batches = shuffled_batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
-    device = next(task.model.parameters()).device
-    least_mib = 0.0  # resident after free memory was last returned
+    step_memory = StepMemory(next(task.model.parameters()).device)
     with _metrics_log(task, start=step) as log, graceful_stop() as stop:
         while step < settings.steps:
             started = time.perf_counter()
-            with levels(device) as memory:
+            with step_memory.step() as memory:
                 measured = _step(task, sums, optimizer, next(batches), step=step)
             step += 1
             step_s = time.perf_counter() - started
@@ -137,9 +133,6 @@ def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> No
             if log:
                 log.write(row)
                 tracker.log(row)
-            if memory["resident_mib"] > least_mib + _GAPS_MIB:
-                release_free()
-                least_mib = resident_bytes() / MIB
             signal_number = max(world.gather([stop.signal_number]))  # all stop after the same step
             due = step % settings.save_every == 0 or step == settings.steps or signal_number
             if log and due:

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from rookery import __version__
 from rookery.config.finetune import FinetuneSettings
 from rookery.errors import InvalidInput, RookeryError, changed_settings
+from rookery.files import replace_file
 from rookery.hub import MANIFEST_FILE, identity, model_folder, prompt_style, read_manifest
 from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE
@@ -91,7 +92,7 @@ def _delete_rows_after(path: Path, start: int) -> None:
     *lines, last = path.read_text().split("\n")  # after a kill the last line may be incomplete
     del last
     rows = [line for number, line in enumerate(lines, start=1) if _step_of(line, f"{path}:{number}") <= start]
-    path.write_text("".join(f"{line}\n" for line in rows))
+    replace_file(path, "".join(f"{line}\n" for line in rows).encode())
 
 
 def _step_of(line: str, place: str) -> int:

@@ -7,7 +7,7 @@ Shapes: B prompts, R rows, T tokens, V the vocabulary.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -109,8 +109,8 @@ class _Rows:
 
     def keep(self, rows_N: torch.Tensor) -> "_Rows":
         """Returns only these rows."""
-        return _Rows(
-            results=self.results,
+        return replace(
+            self,
             cache=self.cache.select(rows_N),
             padded_RS=None if self.padded_RS is None else self.padded_RS[rows_N],
             next_R=self.next_R[rows_N],

@@ -42,7 +42,7 @@ class Head:
     @classmethod
     def of(cls, model: Any) -> "Head":
         """Returns the head of a Hugging Face causal LM, with or without an adapter."""
-        config = model.config.get_text_config()
+        config = _text_config(model.config)
 
         def setting(name: str, default: float) -> float:
             value = getattr(config, name, None)
@@ -178,12 +178,17 @@ def config_without_dropout(path: Path) -> Any:
 def max_positions(config: Any) -> int | None:
     """Returns the number of positions of the model with this config; None if it has no limit. Beyond it,
     GPT-2 has no embeddings, and other models are untrained."""
-    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    config = _text_config(config)
     limit = getattr(config, "max_position_embeddings", None)  # also the name for GPT-2's `n_positions`
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     if limit and rope.get("rope_type", rope.get("type")) in _STRETCHED:
         limit = max(limit, int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", limit)))
     return limit
+
+
+def _text_config(config: Any) -> Any:
+    """Returns the part of a config that is for text; that of this project's GPT-2 has no other."""
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
 def check_length(model: Any, tokens: int, *, name: str) -> None:

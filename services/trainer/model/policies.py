@@ -135,16 +135,6 @@ class Gpt2Policy(WholePolicy):
     def _load_model(self, folder: Path) -> None:
         loader.load_weights(self.model, folder)
 
-    def _head(self, model: Any = None) -> Head:
-        model = model or self.model
-
-        def logits(hidden_ND: torch.Tensor) -> torch.Tensor:
-            with self._precision():
-                logits_NV: torch.Tensor = model.lm_head(hidden_ND)
-            return logits_NV
-
-        return Head(logits)
-
     def _hidden(self, batch: MicroBatch, model: Any = None) -> torch.Tensor:
         with self._precision():
             hidden_1TD = (model or self.model).hidden(

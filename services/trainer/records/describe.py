@@ -4,6 +4,7 @@ A policy that collapses repeats one answer, one candidate or one kind of move. I
 """
 
 import math
+import re
 import statistics
 import time
 from collections import Counter
@@ -14,12 +15,18 @@ import chess
 
 from rookery.advantages import without_signal
 from rookery.candidates import candidates_of, distinct
+from rookery.episodes import MOVE, TOOLS, opponent_kind
+from rookery.games import SCORES
 from rookery.prompt import GAME_TASK, task_of
 from rookery.trace import Move, Outcome, TraceGroup
 
 COMPONENT = "component_"
 GROUPS, REWARD, PERFECT = "groups_", "reward_", "perfect_"
 MOVES, BEST_MOVES = "moves_", "best_moves_"
+RESULTS = ("won", "drawn", "lost")
+
+_RESULT = re.compile(r": (1-0|0-1|1/2-1/2), ")
+"""In what the environment says after the last turn of a game."""
 
 UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
 """Outcomes without a readable move in a box."""
@@ -83,6 +90,7 @@ def describe(groups: list[TraceGroup], *, turn_rewards: Literal["sum", "mean"] =
         **({"claims_true": statistics.fmean(claims)} if claims else {}),
         **lengths(groups),
         **exploration(groups),
+        **episodes(groups),
         "generation_s": statistics.fmean(group.generation_s for group in groups),
         "reward_s": statistics.fmean(group.reward_s for group in groups),
     }
@@ -141,6 +149,41 @@ def _groups_by_task(groups: Sequence[TraceGroup]) -> dict[str, list[TraceGroup]]
         task = task_of(group.position, style=group.prompt.style)
         by_name.setdefault("" if task == GAME_TASK else task.lower(), []).append(group)
     return dict(sorted(by_name.items()))
+
+
+def episodes(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns how episodes of several turns went; empty if there are none.
+
+    `episode_turns` is their mean length in turns and `episode_turns_max` that of the longest,
+    `calls_per_move` the number of calls of tools for each answer of episodes with tools, and `won_OPPONENT`,
+    `drawn_OPPONENT` and `lost_OPPONENT` are the policy's shares of the games with a result against an
+    opponent, such as `won_engine`. Games against itself are left out.
+    """
+    turns, calls, answers = [], 0, 0
+    results: dict[str, Counter[str]] = {}
+    for group in groups:
+        kind = group.position.episode.partition(",")[0].strip()
+        opponent = opponent_kind(group.position.episode)
+        for trace in group.traces if kind not in ("", MOVE) else ():
+            turns.append(len(trace.turns))
+            if kind == TOOLS:
+                calls += sum(turn.verdict is None for turn in trace.turns)
+                answers += sum(turn.verdict is not None for turn in trace.turns)
+            last = trace.turns[-1]
+            result = _RESULT.search(last.observation)
+            if opponent not in ("", "self") and result:
+                white = (last.role or chess.COLOR_NAMES[chess.Board(group.position.fen).turn]) == "white"
+                score = SCORES[result[1]] if white else 1.0 - SCORES[result[1]]
+                results.setdefault(opponent, Counter())[RESULTS[round(2 - 2 * score)]] += 1
+    return {
+        **({"episode_turns": statistics.fmean(turns), "episode_turns_max": max(turns)} if turns else {}),
+        **({"calls_per_move": calls / answers} if answers else {}),
+        **{
+            f"{result}_{opponent}": counts[result] / counts.total()
+            for opponent, counts in sorted(results.items())
+            for result in RESULTS
+        },
+    }
 
 
 def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:

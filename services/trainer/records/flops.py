@@ -23,7 +23,7 @@ from rookery.trace import TraceGroup
 from services.trainer.batches.rows import carries_loss
 from services.trainer.model.base_model import experts_of
 from services.trainer.model.policy import Policy
-from services.trainer.records.memory import levels
+from services.trainer.records.memory import StepMemory
 
 PEAK_FLOPS = {
     "B200": 2250e12,
@@ -131,7 +131,7 @@ class SpeedMeter:
     """Measures the memory and speed of one model's training, step by step."""
 
     def __init__(self, policy: Policy, settings: TrainerSettings, *, devices: int = 1) -> None:
-        self._device = policy.device
+        self._step_memory = StepMemory(policy.device)
         self._weights: WeightCounts = count_weights(policy.model)
         self._peak = PeakFlops(policy.device, torch.bfloat16 if policy.in_bf16 else torch.float32)
         self._devices = devices
@@ -142,7 +142,7 @@ class SpeedMeter:
     @contextmanager
     def step(self) -> Iterator[None]:
         """Measures the memory of the work inside the block."""
-        with levels(self._device) as self._memory:
+        with self._step_memory.step() as self._memory:
             yield
 
     def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:

@@ -13,6 +13,9 @@ import torch
 
 MIB = 1 << 20
 
+_GAPS_MIB = 1024
+"""Growth of the process after which the allocator's free memory is returned to the system."""
+
 _UNLIMITED = 1 << 60
 """A version 1 cgroup without a limit reports a number close to 2**63."""
 
@@ -44,7 +47,7 @@ def release_free() -> None:
     """Returns the C allocator's free memory to the system (glibc only; otherwise does nothing).
 
     Tensors of many different sizes, between small objects that live long, leave gaps that the allocator
-    keeps: after 150 steps of `sft` they were 2.2 GiB, three times the memory in use.
+    keeps: 2.2 GiB after 150 steps of `sft`, 3.2 GiB after 27 steps on games.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -67,17 +70,29 @@ def watch(device: torch.device) -> Iterator[PeakMemory]:
         peak.bytes = resident_peak_bytes()
 
 
-@contextmanager
-def levels(device: torch.device) -> Iterator[dict[str, float]]:
-    """Fills the yielded dictionary at the end of the block with the memory keys of metrics.jsonl, in MiB."""
-    figures: dict[str, float] = {}
-    reset_resident_peak()  # on a GPU, `watch` resets only torch's
-    with watch(device) as peak:
-        yield figures
-    if device.type == "cuda":
-        figures["cuda_peak_mib"] = peak.bytes / MIB
-    figures["resident_mib"] = resident_bytes() / MIB
-    figures["resident_peak_mib"] = resident_peak_bytes() / MIB
+class StepMemory:
+    """Measures the memory of training steps, and calls `release_free` when the process has grown by 1 GiB
+    since the last call."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._least_mib = 0.0
+
+    @contextmanager
+    def step(self) -> Iterator[dict[str, float]]:
+        """Fills the yielded dictionary at the end of the block with the memory keys of metrics.jsonl, in
+        MiB."""
+        figures: dict[str, float] = {}
+        reset_resident_peak()  # on a GPU, `watch` resets only torch's
+        with watch(self._device) as peak:
+            yield figures
+        if self._device.type == "cuda":
+            figures["cuda_peak_mib"] = peak.bytes / MIB
+        figures["resident_mib"] = resident_bytes() / MIB
+        figures["resident_peak_mib"] = resident_peak_bytes() / MIB
+        if figures["resident_mib"] > self._least_mib + _GAPS_MIB:
+            release_free()
+            self._least_mib = resident_bytes() / MIB
 
 
 def resident_peak_bytes() -> int:

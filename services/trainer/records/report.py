@@ -21,7 +21,7 @@ from rookery.config.trainer import TrainerSettings
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.trace import TraceGroup, policy_name
 from services.trainer.batches.rows import FiguresByTurn
-from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES
+from services.trainer.records.describe import BEST_MOVES, COMPONENT, GROUPS, MOVES, RESULTS
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
 
@@ -55,16 +55,19 @@ STATISTICS = {
     "mismatch_mean",
     "zero_variance_groups", "zero_variance_share", "collapsed_steps",
     "identical_answers", "distinct_candidates", "piece_distance",
+    "episode_turns", "episode_turns_max", "calls_per_move",
     "completion_length", "completion_length_p95", "completion_length_max",
     "reward_p", "reward_a", "perfect_p", "perfect_a",
 }  # fmt: skip
-"""Exported as `rookery_learning{statistic=...}` if the step has them."""
+"""Exported as `rookery_learning{statistic=...}` if the step has them, as are the results of games
+(`won_engine`)."""
 
 NOT_IN_EVERY_STEP = {"mismatch_max", "mismatch_mean"}
 """Statistics that are removed from `/metrics` after a step that did not measure them. (The KL to the base
 model, which is measured every few steps, keeps its last value.)"""
 
 BY_AGE = "kl_behaviour_age"
+
 
 _MEMORY = {"resident_mib": "resident", "resident_peak_mib": "resident_peak", "cuda_peak_mib": "cuda_peak"}
 _BY_PREFIX: dict[str, Callable[[str], Gauge]] = {
@@ -168,7 +171,7 @@ def export_metrics(row: Mapping[str, float], *, ages: Iterable[int], phases_s: M
 
 
 def _set_gauges(name: str, value: float) -> None:
-    if name in STATISTICS:
+    if name in STATISTICS or name.partition("_")[0] in RESULTS:
         metrics.LEARNING.labels(statistic=name).set(value)
     elif name in _MEMORY:
         metrics.TRAINER_MEMORY.labels(kind=_MEMORY[name]).set(value * MIB)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rookery.config.objective import KL_ALIASES
+from rookery.files import replace_file
 from rookery.masking import mask_setting
 from rookery.mlflow_run import (
     ID_FILE,
@@ -187,7 +188,7 @@ class MlflowTracker(Tracker):
     def _new_run(self, client: Any, experiment: str) -> str:
         run = client.create_run(experiment, run_name=self._folder.name)
         run_id = str(run.info.run_id)
-        (self._folder / ID_FILE).write_text(json.dumps({"run_id": run_id}) + "\n")
+        replace_file(self._folder / ID_FILE, (json.dumps({"run_id": run_id}) + "\n").encode())
         return run_id
 
 

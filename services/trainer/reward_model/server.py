@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from fastapi import FastAPI
@@ -21,7 +20,7 @@ from rookery.config.finetune import RewardServerSettings
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, Unavailable
 from rookery.middleware import StrictBody
 from rookery.remote import local_folder
-from rookery.serving import Service, add_probes, add_problem_handlers, serve
+from rookery.serving import BODY_PROBLEMS, Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.chats import Chat, Messages, tokenize
 from services.trainer.finetune.model import load_chat_tokenizer, load_sequence_classifier
@@ -200,9 +199,7 @@ class ModelBody(BaseModel):
     style: str
 
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is not UTF-8"},
-    413: {"description": "The body is too large"},
+_PROBLEMS = BODY_PROBLEMS | {
     422: {"description": "An item is invalid; the message quotes it"},
     503: {"description": "Too many answers are waiting: retry after `Retry-After` seconds"},
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from rookery.files import replace_file
 from rookery.trace import TraceGroup
 from services.trainer.records.memory import is_out_of_memory
 
@@ -103,6 +104,4 @@ class Attempts:
 
     def _write(self, counts: dict[str, int]) -> None:
         self._counts = counts
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(counts))
-        temporary.replace(self._path)
+        replace_file(self._path, json.dumps(counts).encode())

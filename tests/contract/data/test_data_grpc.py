@@ -79,7 +79,7 @@ async def test_prompts_are_those_of_http(
     over = await asyncio.to_thread(httpx.post, f"{data_service.url}/v1/render", json=asked)
     prompt = answer.prompt
     messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
-    assert {"style": prompt.style, "messages": messages, "fen": prompt.fen} == over.json()
+    assert over.json() == {"style": prompt.style, "messages": messages, "fen": prompt.fen}
     default = await stub.RenderPrompt(data_pb2.RenderPromptRequest(fen=asked["fen"]))
     assert default.prompt.style == "fen"
 

@@ -20,7 +20,7 @@ async def test_a_legal_move(http: httpx.AsyncClient) -> None:
     assert response.headers["content-type"] == "application/json"
     body = response.json()
     assert body.pop("engine")["nodes"] >= 1000
-    assert body.pop("reward_version").startswith("delta-1/parser-3/lichess-k0.00368208/nodes-1000/hash-1/")
+    assert body.pop("reward_version").startswith("delta-1/parser-4/lichess-k0.00368208/nodes-1000/hash-1/")
     assert body == {
         "reward": 0.0,
         "outcome": "legal",

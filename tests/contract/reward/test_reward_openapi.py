@@ -16,7 +16,7 @@ from tests.openapi import CHECKS, EXAMPLES, send_all
 
 pytestmark = pytest.mark.stockfish
 
-JUDGING = ("/v1/score", "/v1/score/batch", "/v1/slime", "/v1/openrlhf")
+JUDGING = ("/v1/score", "/v1/score/batch", "/v1/episodes", "/v1/slime", "/v1/openrlhf")
 
 
 @pytest.fixture(scope="module")

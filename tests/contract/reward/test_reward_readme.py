@@ -19,6 +19,7 @@ from rookery.middleware import MAX_BODY_BYTES
 from rookery.schemes import TERMS, find_scheme
 from rookery.trace import Outcome, ScoreItem, Verdict
 from services.reward import shared_scorer
+from services.reward.episodes import EpisodeRequest
 from services.reward.requests import MAX_ITEMS
 from tests.curl import run_curl
 
@@ -40,7 +41,7 @@ def curl(service):
 
 
 def test_every_curl_is_found() -> None:
-    assert len(CURLS) == TEXT.count("curl -s") == 9
+    assert len(CURLS) == TEXT.count("curl -s") == 10
 
 
 def test_score(curl) -> None:
@@ -82,10 +83,28 @@ def test_batch(curl) -> None:
             assert verdict[field] == value or str(verdict[field]).startswith(value.rstrip("."))
 
 
+def test_episodes(curl) -> None:
+    state, shown = json.loads(curl(CURLS[6])), json.loads(JSON[6])
+    [turn], [shown_turn] = state.pop("episode")["turns"], shown.pop("episode")["turns"]
+    assert turn.items() >= shown_turn.items()
+    assert {field: state[field] for field in shown} == shown
+    fields = {
+        name
+        for row in re.findall(r"^\| (`.*?`) \|", section("episodes"), re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert fields == EpisodeRequest.model_fields.keys()
+
+
+def section(route: str) -> str:
+    """The page's text about a route."""
+    return TEXT.partition(f"## POST /v1/{route}\n")[2].partition("\n## ")[0]
+
+
 def test_probes(curl) -> None:
-    assert json.loads(curl(CURLS[6])) == {"status": "alive"}
-    assert json.loads(curl(CURLS[7])) == {"status": "ready"}
-    assert "rookery_reward_seconds_bucket" in curl(CURLS[8])
+    assert json.loads(curl(CURLS[7])) == {"status": "alive"}
+    assert json.loads(curl(CURLS[8])) == {"status": "ready"}
+    assert "rookery_reward_seconds_bucket" in curl(CURLS[9])
 
 
 async def test_the_grpc_example(service) -> None:

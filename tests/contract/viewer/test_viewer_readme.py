@@ -19,7 +19,7 @@ CURLS = re.findall(r"^curl .*$", TEXT, re.MULTILINE)
 def test_every_curl_is_answered(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", "my-run", seed=0)
     command = ("services.viewer", "--runs-dir", str(tmp_path / "runs"))
-    assert len(CURLS) == TEXT.count("curl -s") == 12
+    assert len(CURLS) == TEXT.count("curl -s") == 13
     with serving(*command, log=tmp_path / "log") as url:
         answers = {curl: run_curl(curl, {"http://localhost:8010": url}) for curl in CURLS}
         schema = httpx.get(f"{url}/openapi.json").json()

@@ -17,12 +17,13 @@ import chess.engine
 import psutil
 import pytest
 
-from arena.players.model import ModelPlayer, position_of
+from arena.players.model import ModelPlayer
 from arena.players.spec import make_player
 from bench.noise_adapter import write_adapter
 from rookery.clients import InferenceClient
 from rookery.engines.player import Reply
 from rookery.errors import InvalidInput, NotFound, PeerFault
+from rookery.games import position_of
 from rookery.hub import identity
 from rookery.prompt import render
 from rookery.trace import Outcome, Sampling

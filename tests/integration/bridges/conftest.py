@@ -78,6 +78,25 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "q.jsonl"
 
 
+@pytest.fixture(scope="session")
+def brittleness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An endgame as it is and in changed forms."""
+    folder = tmp_path_factory.mktemp("brittleness")
+    position = {
+        "id": "p",
+        "fen": "8/5k2/8/8/3K4/8/4P3/8 w - - 0 60",
+        "ply": 118,
+        "phase": "endgame",
+        "game_id": "g",
+    }
+    (folder / "heldout.jsonl").write_text(json.dumps(position))
+    command = [sys.executable, "-m", "arena", "questions", "--count", "1"]
+    command += ["--positions", str(folder / "heldout.jsonl")]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (folder / "q.jsonl").write_bytes(done.stdout)
+    return folder / "q.jsonl"
+
+
 class _Endpoint(BaseHTTPRequestHandler):
     """Answers chats, streamed or not, with what `answers` has for the text of the last message."""
 

@@ -15,11 +15,11 @@ from tests.curl import curls, run_curl
 pytestmark = pytest.mark.stockfish
 
 PAGE = ROOT / "docs" / "bridges.md"
-CLIENT, TRL, BREVITY = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+CLIENT, TRL, EPISODE, BREVITY = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 def test_the_client(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", CLIENT], check=True, cwd=tmp_path)
+    subprocess.run([sys.executable, "-c", CLIENT + EPISODE], check=True, cwd=tmp_path)
 
 
 def test_urls_alone(reward_url: str) -> None:

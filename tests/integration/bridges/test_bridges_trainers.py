@@ -9,16 +9,23 @@ import json
 import pickle
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
+from pydantic import TypeAdapter
 
+from rookery.trace import Verdict
 from rookery_bridges import Answer, RewardClient, RewardFault
 from rookery_bridges.questions import read_questions
 from tests.conftest import ROOT, TRAINERS
+from tests.episodes import Played, highest, play
 from tests.processes import serving
+from tests.servers import serve_http
 
 # Other projects' warnings are not ours to fix.
 pytestmark = [pytest.mark.stockfish, pytest.mark.filterwarnings("ignore")]
@@ -121,6 +128,11 @@ def test_skyrl() -> None:
         assert env.get_metrics() == {"legal": float(answer == BEST)}
 
 
+def _call(status: int) -> SimpleNamespace:
+    """A call of the model that failed, as a trace of verifiers has it."""
+    return SimpleNamespace(error=SimpleNamespace(status_code=status, message=f"status {status}"))
+
+
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
     """Destroys what a test leaves behind, such as open streams: later tests would fail on their warnings."""
@@ -150,6 +162,53 @@ def test_openenv(questions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "call reset" in json.dumps(ask("step", response="\\boxed{e4}"))
         ws.send_text(json.dumps({"type": "state"}))
         assert json.loads(ws.receive_text())["data"]["step_count"] == 1
+
+
+@pytest.mark.trainers
+async def test_openenv_plays_episodes(reward_url: str) -> None:
+    """By its own client, at its own server: the game of our environment, and tools."""
+    from openenv import GenericEnvClient
+
+    from rookery_bridges import openenv
+
+    spec = "game,opponent=random,colours=both,plies=8"
+    own = await play(spec, FEN, judge_at(reward_url), seed=3, slot=1)
+    async with serve_http(openenv.app) as url, GenericEnvClient(base_url=url) as client:
+        result = await client.reset(seed=3, slot=1, episode=spec, fen=FEN)
+        turns = []
+        while not result.done:
+            shown = result.observation
+            answer = highest(shown["fen"])
+            result = await client.step({"response": answer})
+            turns.append(
+                Played(
+                    shown["prompt"][-1]["content"],
+                    answer,
+                    result.observation["observation"],
+                    result.reward,
+                )
+            )
+        assert len(turns) == 4
+        assert turns == own
+        assert (await client.state())["step_count"] == 4
+        with pytest.raises(RuntimeError, match="call reset"):
+            await client.step({"response": BEST})
+        await client.reset(episode="tools", fen=FEN)
+        result = await client.step({"response": "<tool>after Nxg5</tool>"})
+        assert "Black to move" in result.observation["prompt"][-1]["content"]
+        result = await client.step({"response": BEST})
+        assert (result.done, result.reward) == (True, 0.0)
+        with pytest.raises(RuntimeError, match="opponent=self plays in rollouts alone"):
+            await client.reset(episode="game,opponent=self", fen=FEN)
+
+
+def judge_at(reward_url: str) -> Callable[[str, str], Awaitable[Verdict]]:
+    async def judge(fen: str, response: str) -> Verdict:
+        async with httpx.AsyncClient(base_url=reward_url) as http:
+            answered = await http.post("/v1/score", json={"fen": fen, "response": response})
+        return TypeAdapter(Verdict).validate_json(answered.content)
+
+    return judge
 
 
 @pytest.mark.trainers
@@ -188,6 +247,68 @@ def test_verifiers(questions: Path, endpoint_url: str, answers: dict[str, str], 
 
 @pytest.mark.trainers
 @pytest.mark.uv
+def test_verifiers_plays_games(
+    questions: Path, reward_url: str, endpoint_url: str, answers: dict[str, str], tmp_path: Path
+) -> None:
+    """With both colours, as our environment does."""
+    expected, spec = {}, "game,opponent=random,colours=both,history=growing,plies=4"
+    for number, question in enumerate(list(read_questions(questions))[:2]):
+        own = asyncio.run(play(spec, question.fen, judge_at(reward_url), seed=number, slot=number % 2))
+        answers |= {turn.asked: turn.answer for turn in own}
+        assert len(own) == 2
+        expected[question.id] = pytest.approx(sum(turn.reward for turn in own))
+    played = _evaluate(questions, endpoint_url, "stub", tmp_path, "--env.taskset.episode", spec)
+    assert played == expected
+
+
+@pytest.mark.trainers
+@pytest.mark.parametrize(
+    ("history", "left", "fault"),
+    [
+        ("growing", {"stop_condition": "max_total_tokens"}, None),
+        ("growing", {"calls": [_call(400)]}, None),
+        ("growing", {"calls": [_call(503)]}, "without an answer: status 503"),
+        ("growing", {"stop_condition": "agent_timeout", "is_timeout": True}, "an answer: agent_timeout"),
+        ("growing", {"errors": [SimpleNamespace(message="died")]}, "an answer: died"),
+        ("growing", {}, "an answer: the model was not asked"),
+        ("afresh", {}, "needs history=growing"),
+    ],
+)
+async def test_a_conversation_of_verifiers_that_ends_early_or_does_not_grow(
+    history: str, left: dict[str, object], fault: str | None
+) -> None:
+    """A stand-in for the agent, which answers once. A limit ends the game, a fault is no reward."""
+    from verifiers.v1 import AssistantMessage, Segment
+
+    from rookery_bridges.questions import first_request
+    from rookery_bridges.verifiers import ChessData, ChessEnv, ChessTask
+
+    segments = [Segment([AssistantMessage(content=BEST)]), Segment([], terminated=True)]
+    metrics: dict[str, float] = {}
+    trace = SimpleNamespace(
+        **{"info": {}, "errors": [], "calls": [], "stop_condition": None, "is_timeout": False} | left,
+        record_metrics=metrics.update,
+    )
+
+    async def turn(news: list[dict[str, str]]) -> Segment:
+        return segments.pop(0)
+
+    agent = SimpleNamespace(interaction=lambda task: nullcontext(SimpleNamespace(turn=turn, trace=trace)))
+    begin = first_request(f"game,opponent=random,history={history}", number=0, fen=FEN)
+    running = ChessEnv.run(None, ChessTask(ChessData(fen=FEN, episode=begin)), SimpleNamespace(agent=agent))
+    if fault:
+        with pytest.raises(RewardFault, match=fault):
+            await running
+        assert trace.info == {}
+    else:
+        await running
+        assert trace.info.pop("end").endswith("1/2-1/2, context limit")
+        assert trace.info == {"reward": 0.5}
+        assert metrics == {"turns": 1, "result": 0.5}
+
+
+@pytest.mark.trainers
+@pytest.mark.uv
 @pytest.mark.vllm
 def test_verifiers_with_our_server(questions: Path, tmp_path: Path) -> None:
     command = ("services.inference.server", "--no-follow", "--adapter-root", tmp_path)
@@ -197,14 +318,14 @@ def test_verifiers_with_our_server(questions: Path, tmp_path: Path) -> None:
     assert all(reward in (-1.2, -1.5) or -1.0 <= reward <= 0.0 for reward in rewards.values())
 
 
-def _evaluate(questions: Path, endpoint_url: str, model: str, folder: Path) -> dict[str, float]:
+def _evaluate(questions: Path, endpoint_url: str, model: str, folder: Path, *flags: str) -> dict[str, float]:
     """The rewards of the first two questions by id, from the traces of verifiers' evaluation."""
     two = folder / "questions.jsonl"  # a process for each rollout
     two.write_text("".join(questions.read_text().splitlines(keepends=True)[:2]))
     command = [str(TRAINERS / "bin" / "vf-eval"), "rookery-chess", "-m", model, "--no-push"]
     command += ["--env.taskset.questions", str(two), "--env.agent.harness.id", "null", "--no-rich"]
     command += ["--env.agent.runtime.type", "subprocess", "--client.base-url", endpoint_url]
-    command += ["--client.api-key-var", "PATH", "-o", str(folder / "out")]
+    command += ["--client.api-key-var", "PATH", "-o", str(folder / "out"), *flags]
     subprocess.run(command, check=True, cwd=folder, timeout=200, capture_output=True)
     [file] = (folder / "out").glob("*/traces.jsonl")
     traces = [json.loads(line)["traces"][0] for line in file.read_text().splitlines()]
@@ -220,7 +341,13 @@ def _any_move(fen: str) -> str:
 
 @pytest.mark.trainers
 def test_inspect(
-    questions: Path, lines: Path, puzzles: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path
+    questions: Path,
+    lines: Path,
+    puzzles: Path,
+    brittleness: Path,
+    endpoint_url: str,
+    answers: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     from inspect_ai import eval as evaluate
 
@@ -234,10 +361,16 @@ def test_inspect(
     tasks.append(inspect_ai.puzzles(str(puzzles)))
     model = {"model": "openai-api/local/stub", "model_base_url": endpoint_url, "model_args": {"api_key": "-"}}
     tasks.append(inspect_ai.chessqa_task(str(chessqa_file(tmp_path, answers))))
-    legality, well_formed, right, qa = evaluate(tasks, **model, log_dir=str(tmp_path), display="none")
+    tasks.append(inspect_ai.brittleness(str(brittleness)))
+    answers |= _unsteady(brittleness)
+    legality, well_formed, right, qa, changed = evaluate(
+        tasks, **model, log_dir=str(tmp_path), display="none"
+    )
     assert qa.results.scores[0].metrics["mean"].value == 0.5
-    for log in (legality, well_formed, right, qa):
+    for log in (legality, well_formed, right, qa, changed):
         assert log.status == "success", log.error
+    metrics = {name: metric.value for name, metric in changed.results.scores[0].metrics.items()}
+    assert [metrics[name] for name in ("mean", "legal_change", "same_move")] == pytest.approx(UNSTEADY)
     values = {score.name: score.metrics["mean"].value for score in legality.results.scores}
     assert values == {"reward": -1.5, "legal": 0.0}
     values = {score.name: score.metrics["mean"].value for score in well_formed.results.scores}
@@ -250,7 +383,13 @@ def test_inspect(
 
 @pytest.mark.trainers
 def test_lm_eval(
-    questions: Path, lines: Path, puzzles: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path
+    questions: Path,
+    lines: Path,
+    puzzles: Path,
+    brittleness: Path,
+    endpoint_url: str,
+    answers: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
@@ -264,6 +403,8 @@ def test_lm_eval(
     answers |= _right_lines(lines)
     sets = {"rookery_legality": questions, "rookery_lines": lines, "rookery_puzzles": puzzles}
     sets["rookery_chessqa"] = chessqa_file(tmp_path, answers)
+    sets["rookery_brittleness"] = brittleness
+    answers |= _unsteady(brittleness)
     for task, path in sets.items():
         manager = TaskManager(include_path=include, include_defaults=False, metadata={"questions": str(path)})
         chats = {
@@ -277,6 +418,10 @@ def test_lm_eval(
     assert told["rookery_legality"]["legal,none"] == 0.0
     assert told["rookery_lines"]["legal,none"] == 0.5
     assert -0.15 < told["rookery_lines"]["reward,none"] <= 0.35
+    changed = told["rookery_brittleness"]
+    assert [changed[f"{name},none"] for name in ("legal", "legal_change", "same_move")] == pytest.approx(
+        UNSTEADY
+    )
     assert told["rookery_chessqa"]["right,none"] == 0.5
     assert told["rookery_puzzles"]["right,none"] == pytest.approx(1 / len(solved))
 
@@ -296,6 +441,26 @@ def chessqa_file(folder: Path, answers: dict[str, str]) -> Path:
         answers[f"Question {number}.\nAnswer as a1, b2."] = f"FINAL ANSWER: **D2, e{2 + number}**"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
+
+
+UNSTEADY = [6 / 9, -3 / 8, 4 / 7]
+"""Of the answers below: the share of legal moves, its change, and how often the move stays the same."""
+
+
+def _unsteady(brittleness: Path) -> dict[str, str]:
+    """The same move for five forms and another for one, mirrored where the board is; none for the others."""
+    moves = {
+        "as it is": "e2e4", "colours swapped": "e7e5", "left and right swapped": "d2d4",
+        "legal moves": "e2e4", "SAN demanded": "e4", "UCI demanded": "e2e3",
+    }  # fmt: skip
+    asked = list(read_questions(brittleness))
+    assert len(asked) == 9 and sum(not question.same_move for question in asked) == 1
+    return {
+        "\n\n".join(turn["content"] for turn in question.prompt[at:]): f"\\boxed{{{moves[question.form]}}}"
+        for question in asked
+        if question.form in moves
+        for at in range(len(question.prompt))  # lm-eval asks with one message
+    }
 
 
 def _right_lines(lines: Path) -> dict[str, str]:

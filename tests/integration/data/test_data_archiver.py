@@ -17,8 +17,9 @@ from chess_datasets.traces.archive import FileLimits, TraceArchive
 from rookery.codec import encode_group
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING, ARCHIVE_WRITABLE
-from rookery.streams import RunStreams
+from rookery.streams import DEAD_FILE, DeadLetter, RunStreams, load_letters
 from services.data.archiver import Archiver
+from tests.builders import read
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
 from tests.unit.rookery.records import GROUP
@@ -383,6 +384,40 @@ def test_a_redis_that_lost_everything_is_joined_again(
         settle_all(streams)
         until_archived(streams, 2)
     assert [group.id for group in on_disk.groups()] == ["g0", "g1", "g2", "g3"]
+
+
+def test_dead_letters_are_kept_as_they_are_now(
+    redis_server: RedisServer, archive: TraceArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
+
+    def kept() -> list[DeadLetter]:
+        with contextlib.suppress(Unavailable):  # a bucket's file that is replaced while it is read
+            (tmp_path / "copy").write_bytes(archive.folder.read_bytes(f"run=r1/{DEAD_FILE}"))
+            return load_letters(tmp_path / "copy")
+        return []
+
+    with contextlib.closing(RunStreams(redis_server.url, "r1")) as streams:
+        make(streams, 3)
+        once(streams, archive)
+        assert kept() == [], "a run that had none says so"
+        with running(Archiver(streams, archive, limits=SMALL)):
+            first, second, third = read(streams.groups, 3)
+            for entry in (first, second):
+                streams.groups.dead_letter(entry.id, reason="not finite")
+            until(lambda: len(kept()) == 2)
+            letters = streams.dead.letters()
+            assert kept() == letters
+            assert streams.dead.replay(letters[0])
+            until(lambda: kept() == letters[1:])
+            monkeypatch.setattr("services.data.archiver.DEAD_BYTES", len(third.data))
+            streams.groups.dead_letter(third.id, reason="not finite")
+            until(lambda: [letter.data for letter in kept()] == [b"", third.data])
+        before = kept()
+        redis_server.stop()
+        redis_server.start()
+        once(streams, archive)
+        assert kept() == before, "a Redis that has lost everything knows less"
 
 
 def test_what_was_missed_is_shown(streams: RunStreams, on_disk: TraceArchive) -> None:

@@ -4,14 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chess_datasets.pgn.index import index_location
 from chess_datasets.pgn.indexing import write_index
 from chess_datasets.pgn.reader import handle_file, read_raw_games
+from chess_datasets.positions.dataset import write_games, write_positions
+from chess_datasets.positions.recipe import GamesRecipe, PositionRecipe
 from chess_datasets.store.files import Source, identify
+from chess_datasets.tasks.moves import MovesRecipe, write_moves
 from rookery.processes.workers import Workers
 from tests.conftest import ROOT
 from tests.unit.data.test_data_pieces import GAMES, Every, announced, compressed, piecewise
@@ -40,6 +45,22 @@ def test_several_processes_write_the_same_index(tmp_path: Path) -> None:
     once = Path(index_location(str(sample))).read_bytes()
     assert write_index(str(sample), jobs=2) == about
     assert Path(index_location(str(sample))).read_bytes() == once
+
+
+@pytest.mark.parametrize(
+    ("write", "recipe"),
+    [
+        (write_positions, PositionRecipe(count=60, seed=5, games=0.05)),
+        (write_games, GamesRecipe(split="all", form="moves", games=0.05)),
+        (write_moves, MovesRecipe(count=300, seed=3, split="all")),
+    ],
+)
+def test_several_processes_write_the_same_data_set(
+    tmp_path: Path, write: Callable[..., dict[str, Any]], recipe: object
+) -> None:
+    sample = ROOT / "samples" / "lichess.pgn.zst"
+    one, two = (write([sample], tmp_path / str(jobs), recipe, jobs=jobs)["outputs"] for jobs in (1, 2))
+    assert one == two
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -1,6 +1,7 @@
-"""The alert rules and Prometheus's configuration, by Prometheus's own checker."""
+"""The alert rules, Prometheus's configuration and the example of Alertmanager's, by their own checkers."""
 
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -26,6 +27,16 @@ def test_the_configuration_is_valid() -> None:
 
 def test_each_alert_fires_for_its_cause_alone() -> None:
     promtool("test", "rules", "rules.test.yml")
+
+
+def test_the_example_for_alertmanager_is_valid() -> None:
+    amtool = shutil.which("amtool")
+    if amtool is None:
+        pytest.skip("no `amtool` on the path: apt-get install prometheus-alertmanager")
+    command = [amtool, "check-config", "alertmanager.yml"]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 receivers" in done.stdout
 
 
 def test_a_wait_for_a_step_is_as_long_as_the_trainer_may_take() -> None:

@@ -14,7 +14,18 @@ from tests.conftest import ROOT, require
 
 pytestmark = pytest.mark.compose
 
-LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts", "viewer"}
+LOOP = {
+    "profile-cpu-or-gpu",
+    "redis",
+    "feed",
+    "data",
+    "archive",
+    "exporter",
+    "reward",
+    "gateway",
+    "rollouts",
+    "viewer",
+}
 WATCHERS = {"prometheus", "grafana", "mlflow"}
 PROFILES = {
     None: LOOP | {"inference", "trainer"} | WATCHERS,
@@ -111,7 +122,8 @@ def test_our_services_have_the_token_and_nobody_else() -> None:
     profiles = "cpu,gpu,observability,evaluation,reward-model"
     services = config(profiles)["services"]
     tokens = {name: service.get("environment", {}).get("ROOKERY_TOKEN") for name, service in services.items()}
-    assert {name for name, token in tokens.items() if not token} == {"redis", "gateway"} | WATCHERS
+    without = {"profile-cpu-or-gpu", "redis", "gateway"} | WATCHERS
+    assert {name for name, token in tokens.items() if not token} == without
     assert len(set(tokens.values())) == 2, "one token, or none"
     refused = subprocess.run(
         [require("compose"), "compose", "config"],
@@ -145,7 +157,9 @@ def test_a_service_waits_for_what_it_needs() -> None:
     waits = {name: set(service.get("depends_on", {})) for name, service in services.items()}
     assert waits["rollouts"] >= {"reward", "feed", "inference"}
     assert waits["trainer"] >= {"redis"}
+    assert waits["redis"] == waits["data"] == {"profile-cpu-or-gpu"}
     for service in services.values():
         for name, needed in service.get("depends_on", {}).items():
             # MLflow is not waited for: the trainer sends it what it has missed.
-            assert needed["condition"] == ("service_started" if name == "mlflow" else "service_healthy")
+            conditions = {"mlflow": "started", "profile-cpu-or-gpu": "completed_successfully"}
+            assert needed["condition"] == f"service_{conditions.get(name, 'healthy')}"

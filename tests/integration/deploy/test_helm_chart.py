@@ -200,6 +200,12 @@ def test_the_viewer_reads_the_archive_and_nothing_more() -> None:
         assert rule["ports"] == [{"port": "http"}], "for Prometheus and the exporter alone"
 
 
+def test_every_metric_has_the_label_of_its_run() -> None:
+    made = render(*PASSWORD, "--set", "run=mine,metrics.podMonitor=true")
+    [endpoint] = made["PodMonitor", "r"]["spec"]["podMetricsEndpoints"]
+    assert endpoint["relabelings"] == [{"targetLabel": "run", "replacement": "mine"}]
+
+
 def test_gpus_shared_memory_and_secrets_go_to_those_who_need_them() -> None:
     made = render("--values", HELM / "examples" / "gpu-s3.yaml")
     for name in ("inference", "trainer"):

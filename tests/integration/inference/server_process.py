@@ -28,8 +28,6 @@ class Server:
     redis_url: str
     flags: tuple[str, ...] = ()
     access: Access = OPEN
-    spawns: bool = False
-    """Start vLLM's engine as users do, without `tests/forked`."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -51,8 +49,6 @@ class Server:
         command += ["--redis-url", self.redis_url, "--run", RUN, *self.flags]
         with self.log.open("ab") as log:
             environment = os.environ | ({TOKEN_VARIABLE: self.access.token} if self.access.token else {})
-            if self.spawns:
-                environment["PYTHONPATH"] = environment["PYTHONPATH"].partition(os.pathsep)[2]
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True, env=environment
             )

@@ -11,9 +11,13 @@ import pytest
 
 from rookery.answers import OPENINGS
 from rookery.clients import InferenceClient
+from rookery.clients.completions import CHAT
 from rookery.config.trainer import TrainerSettings
+from rookery.episodes import environment
+from rookery.hub import chat_template
 from rookery.prompt import render
-from rookery.trace import Adapter, Outcome, Sampling, Trace, TraceGroup, Turn, Verdict
+from rookery.tool_calls import SCHEMAS, can_call
+from rookery.trace import Adapter, Completion, Outcome, Sampling, Trace, TraceGroup, Turn, Verdict
 from tests.builders import position
 from tests.chat_models import CHAT_MODELS, write_chat_model
 from tests.integration.inference.server_process import Server
@@ -140,3 +144,39 @@ def test_an_answer_ends_with_each_end_token_of_the_model(served: Served, tokeniz
         )
         [choice] = answer.json()["choices"]
         assert (choice["finish_reason"], choice["token_ids"]) == ("stop", [number]), end
+
+
+async def test_a_call_of_a_tool_goes_on_in_its_tokens(served: Served, tokenizer: Any) -> None:
+    """vLLM shows the tools though it parses no calls, and leaves these in the text."""
+    if not can_call(chat_template(Path(served.settings.model))):
+        pytest.skip("its template has no calls in JSON")
+
+    async def judge(fen: str, response: str) -> Verdict:
+        raise AssertionError("asked")
+
+    made = environment("tools,calls=template")
+    first = made.reset(POSITION, style="fen-legal-san", seed=1, judge=judge)
+    thought = "Hm.\n</think>\n\n" if served.name == "qwen3-thinking" else ""
+    sampled = f'{thought}<tool_call>\n{{"name": "legal_moves", "arguments": {{}}}}\n</tool_call>'
+    text = f"<think>{sampled}" if thought else sampled
+    step = await made.step(Turn(Completion(text, (), (), "stop", 0), None))
+    assert step.prompt is not None
+    async with served.client as client:
+        await client.reload(served.adapter)
+        before, after = [
+            (await client.complete(p, model="policy", count=1, sampling=Sampling(max_tokens=1), seed=1))
+            for p in (first, step.prompt)
+        ]
+    shown = tokenizer.decode(before.prompt_token_ids)
+    assert all(tool["function"]["description"] in shown for tool in SCHEMAS)
+    tokens = (*before.prompt_token_ids, *tokenizer(sampled + CHAT_MODELS[served.name].end)["input_ids"])
+    assert after.prompt_token_ids[: len(tokens)] == tokens
+    assert step.observation in tokenizer.decode(after.prompt_token_ids[len(tokens) :])
+
+    body = {
+        **CHAT.request_fields(first), "model": "policy", "max_tokens": 1, "skip_special_tokens": False,
+        "logit_bias": {str(tokenizer.convert_tokens_to_ids("<tool_call>")): 100},
+    }  # fmt: skip
+    async with httpx.AsyncClient(base_url=served.server.url, timeout=300.0) as http:
+        [choice] = (await http.post("/v1/chat/completions", json=body)).json()["choices"]
+    assert choice["message"]["content"] == "<tool_call>"

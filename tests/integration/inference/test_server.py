@@ -64,7 +64,7 @@ def server(
     template = model / "chat_template.jinja"
     template.write_text(template.read_text().replace("'<|assistant|>' }}", "'<|assistant|><think>' }}"))
     flags = ("--max-loras", "3", "--max-lora-rank", "8", "--leases", "1", "--adapter-url", elsewhere[1])
-    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags, ACCESS, spawns=True)
+    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags, ACCESS)
     try:
         server.start()
         yield server

@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator
     model = build_tiny(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
-    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, FLAGS, spawns=True)
+    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, FLAGS)
     yield server
     server.kill()
 

@@ -1,13 +1,18 @@
 """`rookery annotate`: what it writes is read back, by python-chess and by the reader of claims."""
 
 import io
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import chess.pgn
 import pytest
 
 from launcher.check import CheckSettings, check
-from launcher.command import main
+from rookery.command_line import main
+from tests.conftest import ROOT
 
 GAME = """[White "A"]
 [Black "B"]
@@ -64,3 +69,31 @@ def test_a_mate_is_counted_after_the_move(
     text = capsys.readouterr().out
     assert f"[%eval {mate}]" in text
     assert text.rstrip().endswith("*")
+
+
+@pytest.mark.stockfish
+def test_a_terminal_shows_the_progress_and_the_file_only_the_game(tmp_path: Path) -> None:
+    (tmp_path / "game.pgn").write_text(GAME, encoding="utf-8")
+    argv = [sys.executable, "-m", "launcher", "annotate", str(tmp_path / "game.pgn"), "--nodes", "2000"]
+    main_end, terminal = pty.openpty()
+    with (tmp_path / "annotated.pgn").open("wb") as out:
+        process = subprocess.Popen(
+            argv, cwd=ROOT, stdout=out, stderr=terminal, env={**os.environ, "TERM": "xterm"}
+        )
+    os.close(terminal)
+    shown = b""
+    while chunk := _read(main_end):
+        shown += chunk
+    assert process.wait() == 0
+    os.close(main_end)
+    assert b"game 1, moves" in shown
+    assert b"100%" in shown
+    assert (tmp_path / "annotated.pgn").read_text(encoding="utf-8").startswith('[White "A"]')
+
+
+def _read(terminal: int) -> bytes:
+    """What a terminal shows next; empty when the process has ended."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""

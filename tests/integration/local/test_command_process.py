@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +27,8 @@ class Interrupt:
         if name == WANTED:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
+if WANTED == "rookery.command_line":
+    sys.meta_path.insert(0, Interrupt())
 from launcher.command import main
 sys.meta_path.insert(0, Interrupt())
 sys.exit(main())
@@ -50,8 +53,28 @@ def test_players_without_a_server_pass_through() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "absent"),
+    [("check x", "commentary"), ("data stats x", "chess_datasets"), ("score x y", "services.reward")],
+)
+def test_a_part_that_an_image_leaves_out_is_named(words: str, absent: str) -> None:
+    program = (
+        "import sys; sys.modules[sys.argv[1]] = None; from rookery.command_line import main; "
+        "sys.exit(main(sys.argv[2].split()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, absent, words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    name = words.partition(" x")[0]
+    assert done.returncode == 2
+    assert re.fullmatch(
+        rf"error: rookery {name} needs {absent}[.\w]*, which is not installed .*\n", done.stderr
+    )
+
+
+@pytest.mark.parametrize(
     ("module", "command"),
     [
+        ("rookery.command_line", "up"),
         ("rookery.errors", "status"),
         ("rookery.settings", "up"),
         ("pydantic_settings.sources", "up"),
@@ -80,7 +103,8 @@ def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, command: str, t
         cwd=ROOT,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    ends = -signal.SIGINT if module == "rookery.command_line" else 130
+    assert (done.returncode, done.stdout, done.stderr) == (ends, "", "")
 
 
 @pytest.mark.torch

@@ -1,7 +1,9 @@
 """`rookery dead` on a real Redis."""
 
 import io
+import re
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import redis
@@ -9,7 +11,7 @@ from rich.console import Console
 
 from launcher.dead import DeadSettings, dead
 from rookery.errors import NotFound, SetupError, Unavailable
-from rookery.streams import RunStreams
+from rookery.streams import DEAD_FILE, RunStreams, dump_letters
 from tests.builders import generated, read, take
 from tests.conftest import RedisServer, free_port
 
@@ -65,6 +67,29 @@ def test_a_redis_that_is_gone_or_has_no_master_is_not_waited_for(redis_server: R
     redis_server.stop()
     with pytest.raises(Unavailable, match="redis does not answer: Error 111"):
         command(redis_server.url, "list")
+
+
+def test_those_of_a_run_that_has_ended_come_from_its_archive(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    with closing(RunStreams(redis_server.url, "test")) as streams:
+        for entry in generated(streams, 1):
+            streams.groups.dead_letter(entry.id, reason="not finite [nan]")
+        (letter,) = streams.dead.letters()
+    file = tmp_path / "[/archive]" / "run=test" / DEAD_FILE
+    file.parent.mkdir(parents=True)
+    file.write_bytes(dump_letters([letter]))
+    redis_server.stop()
+    kept = ("--archive", str(tmp_path / "[/archive]"))
+    listed = command(redis_server.url, "list", *kept)
+    assert f"these are from {file}" in " ".join(listed.split())
+    assert "dead letters: 1 of traces" in listed
+    assert "TraceGroup(id='g0'" in command(redis_server.url, "show", letter.id, *kept)
+    with pytest.raises(Unavailable, match=r"Error 111.*: go on with run 'test' .* to replay them"):
+        command(redis_server.url, "replay", letter.id, *kept)
+    file.unlink()
+    with pytest.raises(Unavailable, match=f"'{re.escape(str(file))}' does not exist: go on with run 'test'"):
+        command(redis_server.url, "list", *kept)
 
 
 def test_a_letter_without_its_entry_is_skipped(redis_url: str) -> None:

@@ -65,7 +65,7 @@ def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> Non
         assert service.poll() is None, "asked for its stacks, it goes on"
     parts = parts_of(tmp_path / "sick.tar.gz")
     assert json.loads(parts["versions.json"])["rookery"]
-    assert "run sick at redis" in parts["status.txt"]
+    assert "run sick" in parts["status.txt"]
     assert "settings.json" in parts["files.txt"]
     assert parts["logs/metrics.jsonl"] == "{}\n"
     assert not [name for name, text in parts.items() if "hunter2" in text]

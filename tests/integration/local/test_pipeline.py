@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from launcher.command import main
 from launcher.pipeline.pipeline import Pipeline
 from launcher.pipeline.state import digest_of
+from rookery.command_line import main
 from tests.commands import call
 from tests.conftest import ROOT
 from tests.waiting import until

@@ -129,14 +129,24 @@ def test_only_this_user_reaches_it(embedded: Embedded) -> None:
 def test_a_path_that_is_too_long_for_a_socket_gets_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    url = redis_url(tmp_path / ("long" * 25))
-    folder = Path(url.removeprefix("unix://")).parent
-    assert redis_url(tmp_path / ("long" * 25)) == url != redis_url(tmp_path / ("long" * 26))
-    assert (folder.parent, stat.S_IMODE(folder.stat().st_mode)) == (tmp_path, 0o700)
-    folder.chmod(0o755)
-    with pytest.raises(SetupError, match="others can enter it"):
-        redis_url(tmp_path / ("long" * 25))
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        url = redis_url(tmp_path / ("long" * 25))
+        folder = Path(url.removeprefix("unix://")).parent
+        assert redis_url(tmp_path / ("long" * 25)) == url != redis_url(tmp_path / ("long" * 26))
+        assert (str(folder.parent), stat.S_IMODE(folder.stat().st_mode)) == (short, 0o700)
+        folder.chmod(0o755)
+        with pytest.raises(SetupError, match="others can enter it"):
+            redis_url(tmp_path / ("long" * 25))
+
+
+def test_so_it_does_where_the_temporary_folder_is_too_long_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 25)))
+    folder = Path(redis_url(tmp_path / ("long" * 25)).removeprefix("unix://")).parent
+    assert folder.parent == Path("/tmp")
+    folder.rmdir()
 
 
 def test_the_newest_server_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

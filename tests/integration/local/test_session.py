@@ -1,5 +1,6 @@
 """A session with Redis, feed and reward service alone: what it shares with a whole run, without a model."""
 
+import json
 import os
 import socket
 import stat
@@ -14,11 +15,13 @@ from rich.console import Console
 
 from launcher import plan as plan_module
 from launcher.plan import HOST
-from launcher.runs import ENDPOINTS_FILE, latest_endpoints
+from launcher.runs import ENDPOINTS_FILE, MANIFEST_FILE, latest_endpoints
 from launcher.session import End, Session
 from launcher.settings import SETTINGS_FILE, UpSettings
 from rookery.errors import SetupError
+from rookery.streams import RunStreams
 from tests.conftest import ROOT, RedisServer, free_port
+from tests.waiting import until
 
 SECRET = "p@ss-sesame"
 
@@ -90,6 +93,22 @@ def test_a_port_that_was_asked_for_is_not_exchanged(
             session.train()
 
 
+def test_a_run_whose_folder_is_renamed_goes_on_with_its_positions(tmp_path: Path, session: Session) -> None:
+    with session:
+        session.train()
+        with closing(RunStreams(session.plan.redis_url, "r")) as streams:
+            until(lambda: streams.positions.cursor() > 0)
+    (tmp_path / "r").rename(tmp_path / "renamed")
+    renamed = session.settings.model_copy(update={"run": "renamed"})
+    with Session(renamed, Console(quiet=True)) as again:
+        again.train()
+        with closing(redis.Redis.from_url(again.plan.redis_url)) as client:
+            assert {key.split(b":")[1] for key in client.scan_iter()} == {b"r"}
+    starts = json.loads((tmp_path / "renamed" / MANIFEST_FILE).read_text())["starts"]
+    assert len(starts) == 2
+    assert json.loads((tmp_path / "renamed" / ENDPOINTS_FILE).read_text())["run"] == "r"
+
+
 def test_a_live_run_is_named_with_its_process_before_its_ports(tmp_path: Path, session: Session) -> None:
     session.settings = settings(tmp_path, f"reward.port={free_port()}")
     holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -107,7 +126,7 @@ def test_a_live_run_is_named_with_its_process_before_its_ports(tmp_path: Path, s
     ("assignment", "left"),
     [
         ("reward.nodes=1", set()),
-        ("reward.engine_path=/nope", {"lock", "logs", "redis", "settings", SETTINGS_FILE}),
+        ("reward.engine_path=/nope", {"lock", "logs", "redis", "settings", SETTINGS_FILE, MANIFEST_FILE}),
     ],
 )
 def test_a_new_run_that_does_not_start_is_not_taken_for_the_newest(

@@ -11,9 +11,9 @@ from typing import Any
 import boto3
 import pytest
 
-from launcher.command import main
 from launcher.pipeline.pipeline import Pipeline
 from launcher.pipeline.step_functions import state_machine
+from rookery.command_line import main
 from tests.commands import call
 from tests.conftest import ROOT
 

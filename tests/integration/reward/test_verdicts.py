@@ -31,7 +31,7 @@ def test_the_components_sum_to_the_reward(scorer: LocalScorer) -> None:
 
 def test_the_version_names_all_that_decides(scorer: LocalScorer) -> None:
     version = judge(scorer, SCHOLARS_MATE, "a3").reward_version
-    assert version.startswith("delta-1/parser-3/lichess-k0.00368208/nodes-1000/hash-1/stockfish")
+    assert version.startswith("delta-1/parser-4/lichess-k0.00368208/nodes-1000/hash-1/stockfish")
     assert judge(scorer, SCHOLARS_MATE, "a3", scheme="best").reward_version.startswith("best-2/")
 
 

@@ -482,7 +482,7 @@ async def test_replicas_come_and_go(house: House, hosts: dict[str, list[str]]) -
 
 
 async def test_a_version_that_plays_stays_leased_while_no_game_asks_for_a_move(
-    house: House, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    house: House, redis_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the tasks of the process."""
     monkeypatch.setattr("services.inference.rollouts.opponents.LEASE_S", 0.3)
@@ -514,22 +514,37 @@ async def test_a_version_that_plays_stays_leased_while_no_game_asks_for_a_move(
 
     monkeypatch.setattr(serving, "serve", served)
     await run(settings)
+    assert caplog.text.count("of the 2 games of a group, one colour has no two") == 1
 
 
-@pytest.mark.parametrize("rewrites", [False, True])
-async def test_the_turns_of_an_episode_go_on_from_each_other(house: House, rewrites: bool) -> None:
+@pytest.mark.parametrize(
+    ("rewrites", "spec", "calls"),
+    [
+        (False, "tools,price=0.25", ("<tool>legal_moves</tool>", "<tool>none</tool>")),
+        (True, "tools,price=0.25", ("<tool>legal_moves</tool>", "<tool>none</tool>")),
+        (
+            False,
+            "tools,price=0.25,calls=template",
+            ('{"name": "legal_moves", "arguments": {}}', '{"name": "none", "arguments": {}}'),
+        ),
+    ],
+)
+async def test_the_turns_of_an_episode_go_on_from_each_other(
+    house: House, rewrites: bool, spec: str, calls: tuple[str, str]
+) -> None:
     """By the newest version; if the template rewrites what was said, each turn has a prompt of its own."""
     inference = house.inference[0]
-    inference.texts = ("<tool>legal_moves</tool>", "<tool>none</tool>", "\\boxed{e2e4}")
+    inference.texts = (*calls, "\\boxed{e2e4}")
     inference.rewrites, inference.delay_s = rewrites, 0.2
-    entry = replace(numbered_position(0), episode="tools,price=0.25")
+    entry = replace(numbered_position(0), episode=spec)
     house.streams.positions.add([entry], cursor=0)
     async with house.running():
         await eventually(lambda: len(inference.requests) > 0)
         inference.version = 1
         await house.generated(1)
     (group,) = groups(house.streams)
-    assert (group.policy.number, group.position.episode) == (0, "tools,price=0.25")
+    assert (group.policy.number, group.position.episode) == (0, spec)
+    assert bool(group.prompt.tools) == ("template" in spec)
     assert group.rewards == (-0.25 - 0.5,) * GROUP_SIZE
     for trace in group.traces:
         first, second, _ = trace.turns
@@ -542,6 +557,7 @@ async def test_the_turns_of_an_episode_go_on_from_each_other(house: House, rewri
         assert second.prompt is not None
         messages = [message.content for message in second.prompt.messages]
         assert messages[-1:] == [first.observation]
+        assert second.prompt.tools == ""
         assert len(messages) == (3 if rewrites else 1)
         assert second.prompt_token_ids == ((1, 2, 9) if rewrites else (3, 4))
     assert len({turn.completion.seed for turn in group.turns}) == 3 * GROUP_SIZE

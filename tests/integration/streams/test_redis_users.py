@@ -111,6 +111,7 @@ def test_each_service_can_do_its_work(member: As, url_of: Callable[[str], str]) 
 
     kept = archived.read(consumer="archive", count=3, block_s=0.01)
     archived.keep([entry.id for entry in kept], consumer="archive")
+    assert archive.dead.letters() == trainer.dead.letters()
     assert archived.acknowledge([kept[0].id]) == 1  # before the trainer, and the others after it
 
     epoch = trainer.take_over()

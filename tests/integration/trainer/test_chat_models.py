@@ -12,8 +12,9 @@ import pytest
 
 from rookery.config.finetune import SftSettings
 from rookery.config.trainer import TrainerSettings
-from rookery.hub import begins_with_bos
+from rookery.hub import begins_with_bos, chat_template
 from rookery.prompt import render
+from rookery.tool_calls import SCHEMAS, Call, can_call, json_call
 from rookery.trace import Claim, Completion, Outcome, ProcessReward, Sentence, Trace, Turn, Verdict
 from services.trainer.batches.process_rewards import token_advantages, token_spans, tokenizer_of
 from services.trainer.examples.chats import Alternatives, Chat, tokenize
@@ -28,6 +29,7 @@ from tests.chat_models import (
     mistral_file,
     write_tokenizer,
 )
+from tests.conftest import TRAINERS
 from tests.unit.rookery.records import GROUP
 
 pytestmark = pytest.mark.torch
@@ -209,6 +211,52 @@ def test_mistrals_template_is_mistrals_library(folder_of: Callable[[str], Path])
     theirs = library.encode_chat_completion(request).tokens
     [example] = tokenize([chat()], load_chat_tokenizer(folder))
     assert [*example.prompt_ids, *example.answers[0]] == theirs
+
+
+def test_a_call_of_a_tool_goes_on_in_its_tokens(name: str, folder: Path, tokenizer: Any) -> None:
+    """Where the template has calls in JSON. With thinking, which such a template keeps."""
+    assert can_call(chat_template(folder)) == name.startswith("qwen3")
+    if not name.startswith("qwen3"):
+        return
+    opened, call = name == "qwen3-thinking", '{"name": "legal_moves", "arguments": {}}'
+    for thought in ("<think>\nHm.\n</think>\n\n", *([] if opened else [""])):
+        text = f"{thought}<tool_call>\n{call}\n</tool_call>"
+        assert json_call(text) == Call("legal_moves", [])
+        called = [{"role": "assistant", "content": text}, {"role": "tool", "content": "Legal moves: e4"}]
+        before, after = (
+            tokenizer.apply_chat_template(
+                messages, tools=list(SCHEMAS), add_generation_prompt=True, return_dict=False
+            )
+            for messages in (PROMPT, [*PROMPT, *called, *called])
+        )
+        sampled = tokenizer(text.removeprefix("<think>\n" if opened else "") + "<|im_end|>")["input_ids"]
+        assert after[: len(before) + len(sampled)] == [*before, *sampled]
+        assert all(tool["function"]["description"] in tokenizer.decode(before) for tool in SCHEMAS)
+
+
+@pytest.mark.parametrize(("version", "able"), [("v1", False), ("v3", True), ("v7", True), ("v13", False)])
+def test_mistrals_own_templates_have_calls_in_json_up_to_a_version(version: str, able: bool) -> None:
+    """Later ones write the name before the arguments."""
+    pytest.importorskip("mistral_common")
+    from mistral_common.integrations.chat_templates.template_generator import (
+        TemplateConfig,
+        build_chat_template,
+    )
+    from mistral_common.tokens.tokenizers.base import TokenizerVersion
+
+    config = TemplateConfig(version=TokenizerVersion(version), spm=False)
+    assert can_call(build_chat_template(config)) == able
+
+
+@pytest.mark.trainers
+@pytest.mark.parametrize(
+    ("name", "able"),
+    [("llama3_1", True), ("llama3_2", True), ("qwen2_5", True), ("qwen3_6", False), ("gptoss", False)],
+)
+def test_templates_of_other_models(name: str, able: bool) -> None:
+    """As TRL ships them."""
+    [file] = TRAINERS.glob(f"trl/chat_templates/{name}.jinja")
+    assert can_call(file.read_text()) == able
 
 
 def test_a_plain_text_begins_as_the_tokenizer_begins_every_text(

@@ -1,9 +1,12 @@
-"""MLflow: the real one on files, and one that is away."""
+"""Trackers: the real ones on files, and one that is away."""
 
+import contextlib
 import importlib.util
 import json
 import logging
 import shutil
+import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from rookery.errors import SetupError
 from rookery.mlflow_run import ID_FILE
 from services.trainer.records import tracking
 from services.trainer.records.tracking import track
+from tests.conftest import TRAINERS
 from tests.waiting import until
 
 
@@ -22,6 +26,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "mlruns"
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The texts of the warnings and errors logged; libraries log more if another test lowered a level."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def client_of(store: Path):
@@ -126,7 +135,7 @@ def test_a_run_goes_on_in_an_experiment_that_was_deleted(
         delete_experiment()
         train(folder, [{"step": 2, "reward": -0.4}])
     assert steps() == [1, 2]
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+    assert _warnings(caplog) == [
         "MLflow's experiment 'rookery' was deleted: restored, because runs go on in it"
     ]
 
@@ -155,7 +164,7 @@ def test_a_kl_recorded_under_its_alias_is_no_conflict(
         train(folder, [], params={"kl": kl, "lr": 0.1})
     run = client_of(store).get_run(json.loads((folder / ID_FILE).read_text())["run_id"])
     assert run.data.params == {"kl": "forward", "lr": "0.1"}
-    assert not caplog.records
+    assert not _warnings(caplog)
 
 
 def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
@@ -240,15 +249,18 @@ def test_tensorboard_gets_every_step(tmp_path: Path) -> None:
     assert texts and not any("secret" in text for text in texts)
 
 
+def _report_in(folder: Path) -> Path:
+    """A folder with the report of an evaluation."""
+    cells = {"a": {"mean": 0.5, "ci95": [0.4, 0.6]}, "b": {"mean": None}}
+    report = {"sections": {"positions": {"metrics": {"legal_rate": cells}, "n": 3}}}
+    (folder / "battery").mkdir()
+    (folder / "battery" / "report.json").write_text(json.dumps(report))
+    return folder / "battery"
+
+
 def test_an_evaluation_sends_its_means(tmp_path: Path, store: Path) -> None:
     pytest.importorskip("mlflow")
-    cell = {"mean": 0.5, "ci95": [0.4, 0.6]}
-    out = tmp_path / "battery"
-    out.mkdir()
-    report = {
-        "sections": {"positions": {"metrics": {"legal_rate": {"a": cell, "b": {"mean": None}}}, "n": 3}}
-    }
-    (out / "report.json").write_text(json.dumps(report))
+    out = _report_in(tmp_path)
     evaluate._record(evaluate.EvaluateSettings(players=("a",), report_to="mlflow", out=out))
     client = client_of(store)
     (run,) = client.search_runs([client.get_experiment_by_name("rookery").experiment_id])
@@ -256,23 +268,73 @@ def test_an_evaluation_sends_its_means(tmp_path: Path, store: Path) -> None:
     assert (run.info.run_name, run.data.params["report_to"]) == ("battery", "mlflow")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_wandb_goes_on_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb")
-    for name, value in (
-        ("MODE", "offline"),
-        ("SILENT", "true"),
-        ("CONFIG_DIR", str(tmp_path)),
-        ("CACHE_DIR", str(tmp_path)),
-    ):
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B and trackio write here, and ask nobody."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(TRAINERS)])
+    # trackio reads TRACKIO_DIR when it is imported, and another test's TRL may have imported it.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "trackio"]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR", "TRACKIO_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    for name, value in (("MODE", "offline"), ("SILENT", "true"), ("ERROR_REPORTING", "false")):
         monkeypatch.setenv(f"WANDB_{name}", value)
+
+
+@pytest.mark.trainers
+@pytest.mark.usefixtures("offline")
+def test_trackio_gets_trainings_and_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "quick-rook"
+    for step in (1, 2):
+        with track(folder, to={"trackio"}, params={"lr": 0.1, "url": "redis://:secret@h:1"}) as tracker:
+            tracker.log({"step": step, "reward": -0.5 / step})
+    monkeypatch.setenv("TRACKIO_PROJECT", "exams")
+    out = _report_in(tmp_path)
+    evaluate._record(evaluate.EvaluateSettings(players=("a",), report_to="trackio", out=out))
+    rows, settings = _logged(tmp_path / "trackio_dir" / "rookery.db")
+    assert rows == [("quick-rook", 1, {"reward": -0.5}), ("quick-rook", 2, {"reward": -0.25})]
+    assert len(settings) == 1  # the second time the run goes on
+    assert "'lr': '0.1'" in str(settings) and "secret" not in str(settings)
+    rows, settings = _logged(tmp_path / "trackio_dir" / "exams.db")
+    assert [(run, metrics) for run, _, metrics in rows] == [
+        ("battery", {"positions/metrics/legal_rate/a": 0.5})
+    ]
+    assert not _warnings(caplog)
+
+
+def _logged(path: Path) -> tuple[list[tuple[str, int, dict]], list[dict]]:
+    """The metrics and the settings in a database of trackio."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        rows = database.execute("SELECT run_name, step, metrics FROM metrics ORDER BY id").fetchall()
+        settings = database.execute("SELECT config FROM configs").fetchall()
+    return [(run, step, json.loads(metrics)) for run, step, metrics in rows], [
+        json.loads(s) for (s,) in settings
+    ]
+
+
+@pytest.mark.trainers
+@pytest.mark.usefixtures("offline")
+def test_wandb_goes_on_in_one_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "quick-rook"
     for step in (1, 2):
         with track(folder, to={"wandb"}, params={"lr": 0.1}) as tracker:
             tracker.log({"step": step, "reward": -0.5})
     runs = sorted((folder / "wandb").glob("offline-run-*"))
     assert len({path.name.rpartition("-")[2] for path in runs}) == 1 <= len(runs)
-    assert any(b"reward" in path.read_bytes() for path in (folder / "wandb").rglob("run-*.wandb"))
+    # Its process writes the file soon after the end of the run.
+    until(lambda: all(b"reward" in _written(run) for run in runs))
+    out = _report_in(tmp_path)
+    evaluate._record(evaluate.EvaluateSettings(players=("a",), report_to="wandb", out=out))
+    (run,) = out.glob("wandb/offline-run-*")
+    until(lambda: b"positions/metrics/legal_rate/a" in _written(run))
+    assert not _warnings(caplog)
+
+
+def _written(run: Path) -> bytes:
+    """The file of an offline run of W&B."""
+    return b"".join(path.read_bytes() for path in run.glob("run-*.wandb"))
 
 
 def test_a_tracker_that_fails_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,11 +20,12 @@ import chess.pgn
 import httpx
 import pytest
 
-from rookery.streams import RunStreams
+from rookery.streams import DEAD_FILE, DeadLetter, RunStreams, dump_letters
+from services.viewer.queries import BARS
 from tests import builders
 from tests.conftest import ROOT, RedisServer, require
 from tests.processes import serving
-from tests.viewed_runs import BATCH, STEPS, game_group, hostile_group, write_run
+from tests.viewed_runs import BATCH, HOSTILE, STEPS, game_group, hostile_group, write_run
 from tests.waiting import until
 
 pytestmark = pytest.mark.chromium
@@ -50,8 +51,8 @@ AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 class Site:
     """The page in a browser. Whatever the browser complains about is kept in `complaints`."""
 
-    def __init__(self, page: Any, url: str, shots: Path, runs: Path) -> None:
-        self.page, self.url, self.shots, self.runs = page, url, shots, runs
+    def __init__(self, page: Any, url: str, shots: Path, runs: Path, redis: RedisServer) -> None:
+        self.page, self.url, self.shots, self.runs, self.redis = page, url, shots, runs, redis
         self.complaints: list[str] = []
         page.set_default_timeout(120_000)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -84,6 +85,7 @@ class Site:
     def check_accessibility(self) -> None:
         source = (files("axe_playwright_python") / "axe.min.js").read_text()
         self.page.evaluate(source)
+        self.page.evaluate("window.scrollTo(0, 0)")  # the header covers what is scrolled below it
         found = self.page.evaluate(
             "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", AXE_TAGS
         )
@@ -103,6 +105,10 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
     black = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
     write_run(runs, "two", seed=1)  # opened by a test that sees it being indexed
     write_run(runs, "three", seed=1, more=(game_group("three", fen=black),))
+    (runs / "three" / "adapters" / f"policy-v{STEPS:06d}" / "adapter_model.safetensors").touch()
+    write_run(runs, "four", seed=1, more=(game_group("four", fen=black, colours="both"),))
+    start = {"time": 1763721000.0, "command": "rookery up --run one", "commit": "0123abc", "version": "1"}
+    (runs / "one" / "run.json").write_text(json.dumps({"id": "6f", "starts": [start, start]}))
     (runs / "two" / "report.json").write_text(json.dumps(REPORT))
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
@@ -122,7 +128,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Itera
         browser = playwright.chromium.launch(executable_path=require("chromium"), args=["--no-sandbox"])
         shots.mkdir(parents=True, exist_ok=True)
         with closing(browser.new_page(viewport={"width": 1280, "height": 860})) as page:
-            yield Site(page, url, shots, runs)
+            yield Site(page, url, shots, runs, server)
         browser.close()
     server.stop()
 
@@ -149,6 +155,11 @@ def test_two_clicks_lead_from_the_whole_to_one_answer(site: Site) -> None:
     page.get_by_role("link", name="one", exact=True).click()
     site.at("one")
     page.locator(".plot canvas").first.wait_for()
+    about = page.locator(".about").inner_text()
+    assert {"rookery up --run one", "0123abc", "2025-11-21 10:30 UTC"} <= set(about.splitlines())
+    bar = page.locator("a.bar i.good").first.evaluate("e => getComputedStyle(e).backgroundColor")
+    swatch = page.locator(".key .swatch.good").first.evaluate("e => getComputedStyle(e).backgroundColor")
+    assert bar == swatch, "one colour for one thing"
     site.shot("overview")
     site.check_accessibility()
     page.locator("a.bar").last.click()
@@ -159,6 +170,14 @@ def test_two_clicks_lead_from_the_whole_to_one_answer(site: Site) -> None:
     assert page.locator(".answer.chosen").count() == 1
     assert page.locator(".answer").count() == 4
     assert page.locator(".board svg line").count() > 0
+    assert page.locator(".answer footer span:not([title])").count() == 0, "figures are explained"
+    assert page.locator(".facts dd").first.inner_text().count("/") == 7, "the FEN"
+    with page.expect_download() as download:
+        page.get_by_role("link", name="PGN").click()
+    pgn = io.StringIO(Path(download.value.path()).read_text())
+    games = list(iter(lambda: chess.pgn.read_game(pgn), None))
+    assert {len(list(game.mainline_moves())) for game in games} <= {0, 1}
+    assert (len(games), [game.errors for game in games]) == (4, [[]] * 4)
     site.shot("group")
     site.check_accessibility()
 
@@ -232,7 +251,7 @@ def test_a_game_as_one_plays_through_it(site: Site) -> None:
     assert page.locator(".group-row").count() == 1
     page.locator(".chip:not(.faded)").first.click()
     site.at("Group games")
-    assert page.locator(".game .switch[aria-current]").inner_text().startswith("Episode 2: lost")
+    assert page.locator(".game .switch[aria-current]").inner_text().startswith("Episode 2, Black: lost")
     page.locator(".game .switch").first.click()
     site.shown()
     moves = page.locator(".game .moves a.move").all_inner_texts()
@@ -252,11 +271,44 @@ def test_a_game_as_one_plays_through_it(site: Site) -> None:
     site.check_accessibility()
 
 
+def test_a_game_that_the_opponent_begins(site: Site) -> None:
+    until(lambda: site.open("/runs/four/answers", "Answers").locator(".facets a", has_text="game").count())
+    page = site.open("/runs/four/groups/games?answer=6", "Group games")
+    assert page.locator(".game .switch[aria-current]").inner_text().startswith("Episode 2, White: lost")
+    assert page.get_by_text("the policy plays White, 3 turns").count() == 1
+    moves = page.locator(".game .moves li")
+    assert moves.first.locator("a").count() == 0, "the opponent's"
+    page.get_by_text("White to move").wait_for()
+    page.get_by_text("White's win probability, and the policy's regret, by half-move").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="PGN").click()
+    pgn = io.StringIO(Path(download.value.path()).read_text())
+    _, second = chess.pgn.read_game(pgn), chess.pgn.read_game(pgn)
+    assert second
+    assert (second.headers["White"], second.headers["Black"]) == ("policy v0", "opponent")
+    assert [node.san() for node in second.mainline()] == moves.all_inner_texts()
+    assert (second.errors, second.turn(), second.headers["Result"]) == ([], chess.BLACK, "0-1")
+    site.shot("game-both")
+    site.check_accessibility()
+
+
 def test_training_compare_and_rescore(site: Site) -> None:
     page = site.open("/runs/one/training", "Training")
     page.locator(".plot canvas").nth(8).wait_for()
     site.shot("training")
     site.check_accessibility()
+    rewards = page.locator("figure", has_text="Rewards of answers")
+    assert rewards.locator(".shade").count() == 1
+    colours = rewards.locator("canvas").evaluate(
+        "e => new Set(new Uint32Array(e.getContext('2d')"
+        ".getImageData(0, 0, e.width, e.height).data.buffer)).size"
+    )
+    assert colours > 3, "columns in shades"
+    with page.expect_download() as download:
+        rewards.get_by_role("button", name="CSV").click()
+    head, *rows = Path(download.value.path()).read_text().splitlines()
+    assert head.count('"share ') == BARS
+    assert sum(map(float, rows[0].split(",")[-BARS:])) == pytest.approx(1.0)
     page.get_by_label("Another run over it").select_option("three")
     page.wait_for_url("**with=three")
     site.shown()
@@ -283,8 +335,18 @@ def test_training_compare_and_rescore(site: Site) -> None:
     page.locator(".tile", has_text="difference").wait_for()
     assert page.locator(".group-row").count() == BATCH * (STEPS + 1)
     assert page.locator(".group-row").first.locator(".chip").count() == 2 * (1 + 4)
+    page.locator(".plot canvas").nth(3).wait_for()
     site.shot("compare")
     site.check_accessibility()
+    page.get_by_label("Other run").select_option("one")
+    page.wait_for_url("**with=one*")
+    site.shown()
+    page.get_by_label("one, versions to").first.fill("3")
+    page.get_by_label("one, versions from").last.fill("4")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.get_by_text("No position in common").wait_for()
+    assert "first_max=3" in page.url
+    assert "second_min=4" in page.url
     site.open("/runs/one/rescore?outcome=legal", "Rescore")
     page.get_by_label("Scheme").fill("accuracy")
     page.get_by_role("button", name="Rescore").click()
@@ -296,6 +358,41 @@ def test_training_compare_and_rescore(site: Site) -> None:
     page.get_by_role("button", name="Rescore").click()
     page.get_by_role("alert", name="").filter(has_text="nonsense").wait_for()
     assert page.get_by_label("Scheme").input_value() == "nonsense"
+
+
+def test_two_players_of_a_battery_side_by_side(site: Site) -> None:
+    folder = site.runs / "exam"
+    folder.mkdir()
+    said = {"legal": HOSTILE["script"], "illegal": "\\boxed{Ke5}"}
+    lines = [
+        {"key": f"{player}{n}", "player": player, "question": f"p{n}", "section": "brittleness",
+         "task": "shuffled" if n % 2 else "as it is", "fen": chess.STARTING_FEN,
+         "outcome": outcome, "text": said[outcome]}
+        for player in ("rook", "random") for n in range(30)
+        for outcome in ["illegal" if player == "rook" and n % 3 == 0 else "legal"]
+    ]  # fmt: skip
+    (folder / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = site.open("/", "Runs")
+    page.get_by_role("link", name="exam").click()
+    site.at("exam")
+    page.get_by_role("link", name="Battery").click()
+    site.at("Battery")
+    for label, value in (
+        ("Task", "shuffled"),
+        ("Player", "rook"),
+        ("beside", "random"),
+        ("Outcome", "illegal"),
+    ):
+        page.get_by_label(label).select_option(value)
+        site.shown()
+    page.wait_for_url("**outcome=illegal**")
+    page.get_by_text("5 questions that both players were asked").wait_for()
+    row = page.locator(".group-row").first
+    assert row.locator(".beside > div").count() == 2
+    assert row.locator(".beside > div b").all_inner_texts() == ["rook", "random"]
+    assert row.locator(".model-text").all_inner_texts() == [said["illegal"], said["legal"]]
+    site.shot("battery")
+    site.check_accessibility()
 
 
 def test_hostile_texts_stay_texts(site: Site) -> None:
@@ -336,6 +433,15 @@ def test_play(site: Site) -> None:
     assert page.locator(".moves li").nth(7).inner_text() == "a6"
 
 
+def test_a_version_that_cannot_be_loaded_says_why(site: Site) -> None:
+    page = site.open(f"/runs/three/play#token={TOKEN}", "Play")
+    assert page.locator("select[name=version] option").all_inner_texts() == [str(STEPS)]
+    page.get_by_role("button", name="Serve it").click()
+    page.get_by_text(f"Version {STEPS} could not be served: error: ").wait_for()
+    site.shot("play-failed")
+    site.check_accessibility()
+
+
 def test_a_dead_letter_is_put_back(site: Site) -> None:
     page = site.open(f"/runs/one/dead#token={TOKEN}", "Dead letters")
     assert page.get_by_text("engines died on <b>it</b>").count() == 1
@@ -343,6 +449,19 @@ def test_a_dead_letter_is_put_back(site: Site) -> None:
     site.check_accessibility()
     page.get_by_role("button", name="Replay").click()
     page.get_by_text("put back").wait_for()
+    site.redis.stop()
+    kept = site.runs / "one" / "archive" / "run=one" / DEAD_FILE
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(dump_letters([DeadLetter("1-0", "traces", "7-0", "not finite", b"")]))
+    page = site.open("/runs/one/dead", "Dead letters")
+    assert page.get_by_text("these are what the archive kept").count() == 1
+    assert page.get_by_text("not finite").count() == 1
+    assert page.get_by_role("button", name="Replay").count() == 0
+    kept.unlink()
+    page = site.open("/runs/one/answers", "Answers")
+    page = site.open("/runs/one/dead", "Dead letters")
+    assert page.get_by_text("which cannot be asked").count() == 1
+    site.redis.start()
 
 
 def test_keys_dark_mode_and_a_phone(site: Site) -> None:
@@ -364,9 +483,18 @@ def test_keys_dark_mode_and_a_phone(site: Site) -> None:
         page.keyboard.press(view)
     site.at("one")
     page.set_viewport_size({"width": 390, "height": 800})
-    for path, heading in (("/runs/one/answers", "Answers"), ("/runs/one/groups/one-007", "Group")):
+    for path, heading in (
+        ("/runs/one", "one"),
+        ("/runs/one/training", "Training"),
+        ("/runs/one/compare?with=three", "Compare"),
+        ("/runs/three/play", "Play"),
+        ("/runs/one/rescore", "Rescore"),
+        ("/runs/four/groups/games?answer=6", "Group games"),
+        ("/runs/one/answers", "Answers"),
+        ("/runs/one/groups/one-007", "Group"),
+    ):
         site.open(path, heading)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
         site.shot(f"phone-{heading.lower()}")
     site.check_accessibility()
     page.keyboard.press("l")

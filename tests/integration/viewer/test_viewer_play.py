@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from rookery.config.reward import RewardSettings
 from services.reward.app import create_app
 from services.reward.scorer import Scorer
-from services.viewer.play import Question, RunServices
+from services.viewer.play import MoveQuestion, RunServices
 from tests.servers import serve_http
 
 pytestmark = pytest.mark.stockfish
@@ -43,7 +43,7 @@ def test_an_answer_is_judged_by_the_task_of_its_style(style: str, said: str, out
             serve_http(create_app(scorer)) as reward,
             serve_http(policy) as inference,
         ):
-            question = Question(moves=["e4"], player="policy", style=style)
+            question = MoveQuestion(moves=["e4"], player="policy", style=style)
             return await RunServices(inference, reward).answer(question, question.board())
 
     reply = asyncio.run(ask())

@@ -62,7 +62,7 @@ CHANGED = {
 """The fields that an answer depends on, with other values."""
 
 UNUSED = {
-    Asker: {"store", "reward", "concurrency", "answered", "budget", "records"},
+    Asker: {"store", "reward", "concurrency", "answered", "budget", "records", "section"},
     Variant: {"name"},
     Position: {"ply", "phase", "game_id", "white_elo", "black_elo", "target", "episode"},
 }

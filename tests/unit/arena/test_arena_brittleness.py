@@ -63,6 +63,24 @@ def test_shuffled_positions_are_possible_and_have_the_same_pieces(positions: lis
         assert shuffle(position, seed=1) == shuffled != shuffle(position, seed=2)
 
 
+def test_the_questions_for_other_harnesses(positions: list[Position]) -> None:
+    lines = list(Brittleness(positions, 0).lines("mover-twice"))
+    asked = {
+        form: [line for line in lines if line["form"] == form] for form in (AS_IS, ROTATED, SHUFFLED, CLAIM)
+    }
+    assert [len(of_form) for of_form in asked.values()] == [4, 1, 4, 4]
+    assert len({line["id"] for line in lines}) == len(lines)
+    (rotated,), (*_, original) = asked[ROTATED], asked[AS_IS]
+    assert (rotated["original"], rotated["same_move"]) == (original["id"], "files")
+    assert chess.Board(
+        original["fen"]
+    ).turn  # Black's position is shown mirrored, and so are the changed ones
+    swapped = {rotated_move(move.uci()) for move in chess.Board(original["fen"]).legal_moves}
+    assert swapped == {move.uci() for move in chess.Board(rotated["fen"]).legal_moves}
+    assert {line["same_move"] for line in asked[SHUFFLED]} == {""}
+    assert all("A grandmaster says" in line["prompt"][-1]["content"] for line in asked[CLAIM])
+
+
 def test_the_claim_names_an_illegal_move(positions: list[Position]) -> None:
     for position in positions:
         board, move = chess.Board(position.fen), chess.Move.from_uci(claimed(position, seed=0))

@@ -16,6 +16,10 @@ from rookery.trace import Evaluation
         ("<think>e2e4 c2c4 d2d4</think>\\boxed{d2d4}", ["e2e4", "c2c4", "d2d4"]),
         ("I like Nf3 or e4; after 1...Nf6 the square e5 matters. \\boxed{Nf3}", ["g1f3", "e2e4"]),
         ("<think>e2e5?</think>\\boxed{e4}", ["e2e5"]),
+        (
+            "<think>2 e2e4 e7e5 53% d2d4 d7d5 52% c2c4 c7c5</think>\\boxed{e4}",
+            ["e2e4", "d2d4", "c2c4", "c7c5"],
+        ),
         ("The f4-pawn and a safe king.\\boxed{e4}", []),
         ("\\boxed{e4}", []),
         ("M: e2e4 d2d4 E: -0.1 0.3 B: d2d4", ["e2e4", "d2d4"]),

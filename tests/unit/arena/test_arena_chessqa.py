@@ -12,7 +12,7 @@ from arena.asking import Asker
 from arena.chessqa_rules import rule_based_answer
 from arena.players.model import ModelPlayer
 from arena.players.player import RandomPlayer
-from arena.sections.chessqa import RULES, ChessQA, Question, final_answer
+from arena.sections.chessqa import RULES, ChessQA, ChessQAQuestion, final_answer
 from rookery.clients import InferenceClient, RewardClient
 from rookery.errors import InvalidInput
 from rookery.trace import Completion, Prompt, Sampling
@@ -99,12 +99,12 @@ def test_the_answer_of_a_text(text: str, answer: str | None) -> None:
     ],
 )
 def test_several_answers_are_a_set(answer: str | None, result: str) -> None:
-    assert Question.model_validate(MULTI).result(answer) == result
+    assert ChessQAQuestion.model_validate(MULTI).result(answer) == result
 
 
 @pytest.mark.parametrize(("answer", "result"), [("400", "right"), ("+400", "wrong"), (None, "no answer")])
 def test_a_single_answer_is_compared_as_a_text(answer: str | None, result: str) -> None:
-    assert Question.model_validate(SINGLE).result(answer) == result
+    assert ChessQAQuestion.model_validate(SINGLE).result(answer) == result
 
 
 C1_TEXT = f"""\
@@ -143,7 +143,7 @@ async def test_c1_asks_and_reads_as_c1_does(tmp_path: Path) -> None:
 
 
 def test_the_placeholders_are_filled() -> None:
-    question = Question.model_validate(SINGLE)
+    question = ChessQAQuestion.model_validate(SINGLE)
     assert question.prompt(context=False).messages[0].content == f"Look at {FEN}.\nEvaluate, as 400."
     known = question.prompt(context=True).messages[0].content
     assert (
@@ -242,7 +242,7 @@ def test_files_of_the_same_type_and_lines_with_other_separators_are_read(tmp_pat
 def test_the_rules_agree_with_the_key(shared_data: Path) -> None:
     packed = shared_data / "chessqa" / "structural.jsonl.zst"
     lines = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes()).read().decode().splitlines()
-    structural = [Question.model_validate_json(line) for line in lines]
+    structural = [ChessQAQuestion.model_validate_json(line) for line in lines]
     wrong = [q.id for q in structural if q.result(rule_based_answer(q.kind, q.input, q.metadata)) != "right"]
     assert len(structural) == 1100
     assert wrong == [  # the key has moves of a pinned piece, against its question

@@ -85,7 +85,7 @@ def test_parts_cover_the_positions_once(rows) -> None:
 def test_moves_by_piece_and_their_distances_by_hand(judged, answering) -> None:
     pawn, knight = (judged(Outcome.LEGAL, uci=uci) for uci in ("d2d4", "g1f3"))
     mover, best = answering([[pawn, pawn, knight]] * 2), answering([[knight]] * 2)
-    table = piece_table({"a": mover}, best, players=["a"], seed=0)
+    table = piece_table({"a": mover}, best, seed=0)
     cells = {row.metric.name: {name: c.estimate.mean for name, c in row.cells.items()} for row in table.rows}
     assert (cells["pawn"]["a"], cells["knight"]["a"]) == (0.5, 0.5)
     # 16 of 20 first moves are a pawn's; after 1. e4 e5 it is 14 of 29, and 5 are a knight's.
@@ -111,6 +111,10 @@ def test_reasoning_by_hand(judged, answering) -> None:
     assert means["distinct_candidates"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
     assert means["move_among_candidates"] == pytest.approx(2 / 3)
     assert means["move_is_first"] == pytest.approx(1 / 3)
+    assert "calls" not in means
+    called = answering([[replace(named, calls=2)], [replace(copied, calls=1)]])
+    table = reasoning_section({"a": called}, players=["a"], seed=0).tables[0]
+    assert {row.metric.name: row.cells["a"].estimate.mean for row in table.rows}["calls"] == 1.5
 
 
 def test_the_claims_of_the_reasoning_are_checked_on_the_board_that_was_shown(judged, answering) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from arena import version_evaluator
 from arena.players import spec as spec_module
-from arena.players.model import ModelPlayer, position_of, read_answer
+from arena.players.model import ModelPlayer, read_answer
 from arena.players.player import RandomPlayer
 from arena.players.spec import KINDS, PLAYER_SETTINGS, make_player
 from arena.positions import Chosen
@@ -16,6 +16,7 @@ from rookery.command_line import main
 from rookery.commands import COMMANDS, Command
 from rookery.config.arena import WatchSettings
 from rookery.errors import RookeryError, SetupError
+from rookery.games import position_of
 from rookery.prompt import render
 from rookery.trace import Completion, Outcome, Prompt
 from tests.certificates import Authority
@@ -156,7 +157,7 @@ OPTIONS = {
     "place": "http://h:1#other", "style": "fen", "temperature": "0.5", "top_p": "0.5", "top_k": "5",
     "max_tokens": "9", "source": "run:demo", "thinking": "off",
     "omit": "seed", "tokens_field": "max_completion_tokens", "opening": "<think>",
-    "vote": "2", "verify": "2", "best_of": "2", "dialogue": "llm-chess",
+    "vote": "2", "verify": "2", "best_of": "2", "dialogue": "llm-chess", "tools": "4",
 }  # fmt: skip
 
 

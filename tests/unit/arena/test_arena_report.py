@@ -13,7 +13,7 @@ from arena.answer_store import ANSWERS_FILE, open_answers
 from arena.page import render_examples
 from arena.pieces import BEST, RANDOM
 from arena.positions import Chosen
-from arena.report import EvaluationResult, learning_curve, replace_file, write
+from arena.report import EvaluationResult, learning_curve, write
 from arena.sections.against import against, published
 from arena.sections.positions import Positions
 from arena.sections.reasoning import reasoning_section
@@ -22,6 +22,7 @@ from arena.stats import Estimate
 from arena.tables import Cell, Metric, Row, Section, Table, section_json, summary
 from rookery.config.arena import EvaluateSettings
 from rookery.errors import InvalidInput
+from rookery.files import replace_file
 from rookery.intervals import wilson
 from rookery.prompt import mover_board
 from rookery.trace import Outcome
@@ -112,8 +113,9 @@ def test_the_page_needs_nothing_from_outside(evaluation: EvaluationResult, tmp_p
     write(evaluation, tmp_path)
     links = Links()
     links.feed((tmp_path / "report.html").read_text())
-    assert len(links.places) == 2 + 4  # the curve in two themes, four boards
-    assert all(place.startswith("data:image/") for place in links.places)
+    loaded = [place for place in links.places if not place.startswith("#")]
+    assert len(loaded) == 2 + 4  # the curve in two themes, four boards
+    assert all(place.startswith("data:image/") for place in loaded)
     assert not {"script", "link", "iframe", "object"} & set(links.tags)
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
@@ -163,13 +165,26 @@ def test_the_summary_says_who_is_better_and_how_surely(evaluation, tmp_path: Pat
     (line,) = report["summary"]
     assert line.startswith(f"{NAMES[1]} against {NAMES[0]}: better in Positions: Legal, greedy +100.0 pts [")
     assert line.endswith("other differences may be chance.")
-    assert "<li>&lt;b&gt;policy&lt;/b&gt; against policy-v000000: better in" in (
-        (tmp_path / "report.html").read_text()
-    )
+    page = (tmp_path / "report.html").read_text()
+    said = '<li>&lt;b&gt;policy&lt;/b&gt; against policy-v000000: <strong class="better">better</strong> in'
+    assert said in page.partition("<h2")[0], "before all else"
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("- \\<b\\>policy\\</b\\> against policy-v000000: better in")
     rows = [line for line in text.splitlines() if line.startswith("| Legal, greedy |")]
     assert rows[0].startswith("| Legal, greedy | 0.0% [0.0, 49.0] | 100.0% [51.0, 100.0]; +100.0 pts [")
+
+
+def test_of_several_players_the_first_line_says_which_are_better() -> None:
+    metric = Metric("legal_rate", "Legal moves")
+    differences = {"a": 0.2, "b": -0.2, "c": 0.0}
+    cells = {"first": Cell(Estimate(0.5, (0.4, 0.6)))} | {
+        name: Cell(Estimate(0.5 + by, (0.4, 0.6)), Estimate(by, (by - 0.1, by + 0.1)))
+        for name, by in differences.items()
+    }
+    section = Section("positions", "Positions", "", [Table("metrics", "All", [Row(metric, cells)])])
+    first, *lines = summary([section], players=["first", *differences])
+    assert first == "Against first, by 95% intervals: better: a; no sure difference: c; worse: b."
+    assert [line.partition(" ")[0] for line in lines] == ["a", "b", "c"]
 
 
 def test_another_report_and_published_figures_stand_beside(evaluation, tmp_path: Path) -> None:
@@ -195,10 +210,19 @@ def test_another_report_and_published_figures_stand_beside(evaluation, tmp_path:
         ("{}", "figures: Field required"),
         ('{"figures": [{"mean": 1}]}', "figures.0.metric: Field required"),
         ("[", "Invalid JSON"),
-        (_report('{"mean": NaN}'), "mean: Input should be a finite number"),
-        (_report('{"mean": 1, "ci95": 3}'), "ci95: Input should be a valid tuple"),
+        (
+            _report('{"mean": NaN}'),
+            r"sections\.positions\.metrics\.legal\.p\.mean: Input .* finite number \(got 'nan'",
+        ),
+        (_report('{"mean": "high"}'), r"legal\.p\.mean: Input should be a valid number.* \(got 'high'"),
+        (_report('{"mean": 1, "ci95": 3}'), r"p\.ci95: Input should be a valid tuple \(got '3'"),
         (_report('{"mean": 1}', player="p" * 101), "player: String should have at most 100"),
         (_report('{"mean": 1}', row="m" * 200), "metric: String should have at most 200"),
+        (json.dumps({"figures": [{**figure, "mean": "high"}]}), r"figures\.0\.mean: .*valid number.*'high'"),
+        (
+            json.dumps({"figures": [figure, figure]}),
+            "two figures of 'theirs' for 'positions/metrics/legal_rate'",
+        ),
     ):
         path.write_text(content)
         with pytest.raises(InvalidInput, match=rf"^against '.*paper.json': .*{why}"):
@@ -211,10 +235,15 @@ def _report(estimate: str, *, row: str = "legal", player: str = "p") -> str:
 
 def test_the_summary_repeats_nothing_of_what_stands_beside(evaluation, tmp_path: Path) -> None:
     row = Row(Metric("x/legal_change", "Legal", signed=True), {NAMES[0]: Cell(Estimate(-0.5, (-0.6, -0.4)))})
-    section = Section("brittleness", "Brittleness", "", [Table("changes", "Changes", [row])])
+    level = replace(row, metric=replace(row.metric, name="x/legal", signed=False))
+    tables = [Table("changes", "Changes", [row]), Table("levels", "Each form", [level])]
+    section = Section("brittleness", "Brittleness", "", tables)
     write(replace(evaluation, sections=[section]), tmp_path / "mine")
     beside = against(published(tmp_path / "mine" / "report.json"), [section], report={})
     assert beside.tables
+    assert [row.metric.title for row in beside.tables[0].rows] == [
+        "Brittleness: Legal", "Brittleness, Each form: Legal"
+    ]  # fmt: skip
     assert summary([section, beside], players=NAMES) == summary([section], players=NAMES)
 
 
@@ -235,7 +264,8 @@ async def test_a_dry_run_counts_answers_to_its_own_questions(tmp_path: Path) -> 
     out.mkdir()
     with open_answers(out / ANSWERS_FILE) as store:
         for key, name in enumerate(("one", "one", "puzzle 7", "server")):
-            store.add(str(key), {"player": "random", "question": name, "tokens": 1})
+            store.add(str(key), {"player": "random", "question": name, "seed": 0, "tokens": 1})
+        store.add("5", {"player": "random", "question": "two", "seed": 1, "tokens": 1})
     settings = EvaluateSettings(
         players=("random",), sections="suites", suites=(suite,), out=out, dry_run=True
     )
@@ -246,3 +276,9 @@ async def test_a_dry_run_counts_answers_to_its_own_questions(tmp_path: Path) -> 
         "2",
         "1",
     ]
+    await run(settings.model_copy(update={"dry_run": False}), console=Console(file=io.StringIO()))
+    *_, one, two = map(json.loads, (out / ANSWERS_FILE).read_text().splitlines())
+    for record, name in ((one, "one"), (two, "two")):  # what the viewer filters by
+        assert (record["section"], record["question"], record["seed"]) == ("suites/suite", name, 0)
+        assert record["outcome"] == ("solved" if record["move"] in ("e2e4", "e8d7") else "failed")
+        assert record["fen"].startswith("4k3/8/8/8/8/8/4P3/4K3")

@@ -12,7 +12,7 @@ LEGAL = st.lists(st.integers(0, 4), min_size=1, max_size=40)
 
 
 @given(LEGAL, st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=3 * settings.default.max_examples // 10)
 def test_equal_sides_differ_by_exactly_nothing(legal: list[int], seed: int) -> None:
     side = Ratio.of(legal, [4] * len(legal))
     difference = Bootstrap({"a": side, "b": side}, seed=seed, resamples=200).difference("a", "b")
@@ -21,7 +21,7 @@ def test_equal_sides_differ_by_exactly_nothing(legal: list[int], seed: int) -> N
 
 
 @given(LEGAL, LEGAL, st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=3 * settings.default.max_examples // 10)
 def test_intervals_hold_their_means_and_stay_in_range(a: list[int], b: list[int], seed: int) -> None:
     size = min(len(a), len(b))
     sides = {"a": Ratio.of(a[:size], [4] * size), "b": Ratio.of(b[:size], [4] * size)}

@@ -6,10 +6,10 @@ import chess
 import chess.engine
 import pytest
 
-from arena.matches.game import Fixture, Game, play
+from arena.matches.game import Fixture, MatchGame, play
 from arena.players.player import FirstLegalPlayer, Player, RandomPlayer
 from rookery.engines.player import Reply
-from rookery.errors import PeerFault
+from rookery.errors import ContextExceeded, PeerFault
 from rookery.games import Rules
 from rookery.openings import START, Opening
 from rookery.trace import Outcome
@@ -20,7 +20,7 @@ KEY = "0123456789abcdef01234567"
 
 def game(
     white: Player, black: Player, rules: Rules | None = None, *, opening: Opening = START, referee=None
-) -> Game:
+) -> MatchGame:
     fixture = Fixture(0, white.name, black.name, opening, KEY)
     players = {white.name: white, black.name: black}
     return asyncio.run(play(fixture, players, rules or Rules(), referee=referee, backoff_s=0))
@@ -61,6 +61,19 @@ def test_a_forfeit_loses_and_says_why() -> None:
     assert ended.turns[-1].outcomes == ("illegal",)
     assert ended.turns[-1].move is None
     assert not ended.turns[-1].legal_at_once
+
+
+def test_a_prompt_that_outgrows_the_context_is_no_legal_move() -> None:
+    def grown(board: chess.Board, asked: int) -> Reply:
+        if asked > 3:
+            raise ContextExceeded("the maximum context length is 384")
+        return Reply(next(iter(board.legal_moves)), Outcome.LEGAL)
+
+    ended = game(Scripted("model", grown), RandomPlayer())
+    assert (ended.result, ended.termination) == ("0-1", "illegal_move")
+    assert ended.turns[-1].outcomes == ("truncated",)
+    with pytest.raises(ContextExceeded):
+        game(Scripted("model", lambda board, asked: grown(board, 4)), RandomPlayer())
 
 
 def test_retries_are_counted_and_end() -> None:

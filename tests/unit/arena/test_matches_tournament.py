@@ -12,12 +12,13 @@ import pytest
 from rich.console import Console
 
 from arena.matches import llm_chess, workers
-from arena.matches.game import Game, play
+from arena.matches.game import MatchGame, play
 from arena.matches.journal import as_line, as_pgn, open_journal, read_games
 from arena.matches.report import encounters, forfeited, summary
 from arena.matches.session import Gate, read_anchors, run_elo, run_match, run_tournament
 from arena.matches.tournament import SCHEDULES, Played, fixtures, play_all
 from arena.players.player import FirstLegalPlayer, Player, RandomPlayer
+from arena.strength.pentanomial import Elo, Pentanomial
 from arena.strength.sprt import Sprt
 from rookery.config.arena import EloSettings, MatchSettings, TournamentSettings
 from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
@@ -91,7 +92,14 @@ def test_the_same_opening_again_is_another_game(tmp_path: Path) -> None:
 
 def test_results_do_not_depend_on_how_many_games_are_played_at_a_time(tmp_path: Path) -> None:
     runs = [
-        played(tmp_path / str(many), Slow("a"), Slow("b"), FirstLegalPlayer(), concurrency=many)
+        played(
+            tmp_path / str(many),
+            Slow("a"),
+            Slow("b"),
+            FirstLegalPlayer(),
+            concurrency=many,
+            openings=OPENINGS[:4],
+        )
         for many in (1, 20)
     ]
     assert runs[0] == runs[1]
@@ -147,7 +155,7 @@ def test_two_processes_cannot_write_one_journal(tmp_path: Path) -> None:
 
 
 def test_an_early_end_does_not_depend_on_how_many_games_are_played_at_a_time(tmp_path: Path) -> None:
-    def ended(many: int) -> tuple[Game, ...]:
+    def ended(many: int) -> tuple[MatchGame, ...]:
         gate = Gate(Sprt(0, 150), "a")
         return played(
             tmp_path / str(many), Slow("a"), Illegal("b"), concurrency=many, enough=gate,
@@ -235,7 +243,13 @@ def test_the_counts_of_llm_chess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts["llm_wrong_moves"] == failed.count("illegal") > 0
     assert counts["llm_wrong_actions"] == 0
     assert 0 < counts["game_duration"] <= 1
-    assert report.encounters[0].elo.value is None
+    (encounter,) = report.encounters
+    assert (encounter.wins, encounter.draws, encounter.losses) == (
+        counts["black_llm_wins"], counts["draws"], counts["white_rand_wins"]
+    )  # fmt: skip
+    wins = [1.0] * encounter.wins + [0.5] * encounter.draws + [0.0] * encounter.losses
+    assert encounter.elo == Pentanomial.of(wins).elo != Elo(None, None, None)
+    assert encounter.pairs.pairs == 0
     assert report.ratings is not None
     assert {rating.name for rating in report.ratings.players} == {"model", "random"}
 
@@ -244,10 +258,12 @@ def quiet() -> Console:
     return Console(file=io.StringIO(), width=120)
 
 
-def test_a_match_with_a_sequential_test(tmp_path: Path) -> None:
+def test_a_match_with_a_sequential_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    players = {"model": Illegal("model"), "random": RandomPlayer()}
+    monkeypatch.setattr(workers, "make_player", players.__getitem__)
     console = quiet()
     settings = MatchSettings(
-        player="random", opponent="first-legal", pairs=100, sprt="0,100", out=tmp_path, concurrency=8
+        player="random", opponent="model", pairs=100, sprt="0,100", out=tmp_path, concurrency=8
     )
     report = asyncio.run(run_match(settings, console=console))
     assert report.sprt.decision == "H1"
@@ -255,7 +271,7 @@ def test_a_match_with_a_sequential_test(tmp_path: Path) -> None:
     assert report.encounters[0].pairs.pairs < 100
     said = console.file.getvalue()
     assert "accepted: at least +100 Elo" in said
-    assert "random - first-legal: " in said
+    assert "random - model: " in said
     document = json.loads((tmp_path / "match.json").read_text())
     assert document["sprt"]["decision"] == "H1"
     assert document["encounters"][0]["pairs"]["counts"] == list(report.encounters[0].pairs.counts)
@@ -263,7 +279,7 @@ def test_a_match_with_a_sequential_test(tmp_path: Path) -> None:
 
 def test_a_tournament_and_its_anchors(tmp_path: Path) -> None:
     settings = TournamentSettings(
-        players=["first-legal", "random", "random,name=other"], pairs=8, out=tmp_path, concurrency=8
+        players=["first-legal", "random", "random,name=other"], pairs=4, out=tmp_path, concurrency=8
     )
     report = asyncio.run(run_tournament(settings, console=quiet()))
     rated = {rating.name: rating for rating in report.ratings.players}

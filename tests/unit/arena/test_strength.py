@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.strength.fit import Rating, fit
@@ -13,6 +13,8 @@ from arena.strength.sprt import Sprt
 
 COUNTS = st.tuples(*[st.integers(0, 200)] * 5).filter(lambda counts: sum(counts) > 0)
 VALUES = np.array(SCORES)
+REPEATS = settings.default.max_examples
+"""Of a simulation: as for examples, `make check` tries a quarter of those of `make test`."""
 
 
 def pairs_of(elo: float, draws: float, opening: float) -> np.ndarray:
@@ -107,12 +109,13 @@ def test_sprt_errs_no_more_often_than_it_says(model: str, shape: tuple[float, fl
     low, high = pairs_of(*shape), pairs_of(shape[0] + 60, *shape[1:])
     unit = normalised if model == "normalized" else true_elo
     test = Sprt(unit(low), unit(high), alpha=0.05, beta=0.1, model=model)
-    margin = 3 * math.sqrt(0.05 * 0.95 / 200), 3 * math.sqrt(0.1 * 0.9 / 200)
-    assert _accepted(test, low)["H1"] < 0.05 + margin[0]
-    assert _accepted(test, high)["H0"] < 0.1 + margin[1]
+    matches = 2 * REPEATS
+    margin = 3 * math.sqrt(0.05 * 0.95 / matches), 3 * math.sqrt(0.1 * 0.9 / matches)
+    assert _accepted(test, low, matches)["H1"] < 0.05 + margin[0]
+    assert _accepted(test, high, matches)["H0"] < 0.1 + margin[1]
 
 
-def _accepted(test: Sprt, probabilities: np.ndarray, matches: int = 200) -> dict[str, float]:
+def _accepted(test: Sprt, probabilities: np.ndarray, matches: int) -> dict[str, float]:
     rng, lower_upper = np.random.default_rng(3), test.bounds
     counts, shares, pairs = np.zeros((matches, 5)), {"H0": 0.0, "H1": 0.0}, 0
     while len(counts):
@@ -170,7 +173,7 @@ def _by_name(ratings: tuple[Rating, ...]) -> dict[str, Rating]:
 def test_joint_ratings_cover_known_strength() -> None:
     rng, true = np.random.default_rng(4), {"a": 0.0, "b": 120.0, "c": 250.0, "d": 500.0}
     inside = []
-    for seed in range(150):
+    for seed in range(3 * REPEATS // 2):
         rated = _by_name(fit(_results(rng, true, 40), anchors={"a": 0.0}, simulations=300, seed=seed).players)
         inside += [rated[name].elo.low < true[name] < rated[name].elo.high for name in "bcd"]
     assert np.mean(inside) > 0.92
@@ -179,12 +182,12 @@ def test_joint_ratings_cover_known_strength() -> None:
 def test_ratings_at_the_end_of_a_ladder_cover_known_strength() -> None:
     rng, true = np.random.default_rng(6), {name: 240.0 * i for i, name in enumerate("abcdefghi")}
     too_high, too_low = [], []
-    for seed in range(100):
+    for seed in range(REPEATS):
         neighbours = [game for game in _results(rng, true, 40) if ord(game[1]) - ord(game[0]) <= 3]
         top = _by_name(fit(neighbours, anchors={"a": 0.0}, simulations=200, seed=seed).players)["i"].elo
         too_high.append(true["i"] < top.low)
         too_low.append(true["i"] > top.high)
-    assert max(np.mean(too_high), np.mean(too_low)) < 0.025 + 3 * math.sqrt(0.025 * 0.975 / 100)
+    assert max(np.mean(too_high), np.mean(too_low)) < 0.025 + 3 * math.sqrt(0.025 * 0.975 / REPEATS)
 
 
 def test_two_players_are_fitted_to_the_closed_form() -> None:

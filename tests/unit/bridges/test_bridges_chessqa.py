@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.sections.chessqa import Question, final_answer
+from arena.sections.chessqa import ChessQAQuestion, final_answer
 from rookery_bridges.chessqa import is_right, read_rows
 
 ROW = {
@@ -21,7 +21,7 @@ PARTS = ("FINAL ANSWER:", "final answer:", " ", "\n", "**", "400", "e2e4", ", ",
 
 @given(st.lists(st.sampled_from(PARTS), max_size=9), st.sampled_from(["single", "multi"]))
 def test_the_score_is_the_arena_s(parts: list[str], kind: str) -> None:
-    question = Question.model_validate({**ROW, "answer_type": kind})
+    question = ChessQAQuestion.model_validate({**ROW, "answer_type": kind})
     text = "".join(parts)
     row = {"type": kind, "key": ROW["correct_answer"]}
     assert is_right(row, text) == (question.result(final_answer(text)) == "right")

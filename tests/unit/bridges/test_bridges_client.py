@@ -13,7 +13,7 @@ import pytest
 
 from rookery.trace import ScoreItem
 from rookery_bridges import Answer, RewardClient, RewardFault, client, trl
-from rookery_bridges.questions import read_questions
+from rookery_bridges.questions import ChangedAnswer, legal_change, read_questions, same_move
 from tests.conftest import ROOT
 
 FEN = "8/4P1k1/8/8/8/8/1K6/8 w - - 0 1"
@@ -130,6 +130,36 @@ def test_a_fault_is_an_exception(
     assert (str(again), again.retry_after_s) == (str(fault.value), fault.value.retry_after_s)
 
 
+STATE = {
+    "episode": {"episode": "game", "fen": FEN, "turns": []}, "prompt": [{"role": "user", "content": "?"}],
+    "tools": [], "fen": FEN, "observation": "", "reward": 0.0, "done": False, "of a later version": 1,
+}  # fmt: skip
+
+
+def test_an_episode_goes_back_with_the_next_response(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOKERY_OPENING", "<think>")
+    busy = httpx.Response(503, headers={"Retry-After": "3"}, json=FAULT)
+    service.answers = [
+        busy,
+        httpx.Response(200, json=STATE),
+        httpx.Response(200, json=STATE | {"reward": 0.5}),
+    ]
+    judge = RewardClient(scheme="best")
+    begun = judge.play({"episode": "game", "fen": FEN})
+    after = judge.play(begun.episode, response="\\boxed{e8}", truncated=True)
+    assert (begun.prompt, after.reward, service.slept) == (STATE["prompt"], 0.5, [3.0])
+    assert [json.loads(request.content) for request in service.requests[1:]] == [
+        {"scheme": "best", "episode": "game", "fen": FEN},
+        {"scheme": "best", **begun.episode, "response": "<think>\\boxed{e8}", "truncated": True},
+    ]
+    for wrong in (STATE | {"reward": None}, {"done": True}):
+        service.answers = [httpx.Response(200, json=wrong)]
+        with pytest.raises(RewardFault, match="cannot read"):
+            judge.play(begun.episode, cut=True)
+
+
 def test_groups_stay_together_in_large_batches() -> None:
     fens = [str(number) for number in range(300) for _ in range(8)]
     batches = list(client._batches(Answer(fen, "") for fen in fens))
@@ -215,6 +245,27 @@ def test_a_line_that_is_no_question_is_named(tmp_path: Path) -> None:
     assert next(questions).answer("x") == Answer(FEN, "x")
     with pytest.raises(ValueError, match=r"q.jsonl:2: not a question: '\{\}"):
         next(questions)
+
+
+def test_moves_of_changed_questions_are_compared_with_those_before() -> None:
+    answers = [
+        ChangedAnswer("p", "", "move", "e2e4"),
+        ChangedAnswer("p colours", "p", "ranks", "e7e5"),
+        ChangedAnswer("p sides", "p", "files", "d2d4"),
+        ChangedAnswer("p again", "p", "move", "d2d4"),
+        ChangedAnswer("p shuffled", "p", "", "a2a3"),
+        ChangedAnswer("p claim", "p", "move", None),
+        ChangedAnswer("q", "", "move", None),
+        ChangedAnswer("q promoting", "q", "ranks", "a2a1q"),
+        ChangedAnswer("q again", "q", "move", None),
+        ChangedAnswer("of no other", "r", "move", "e2e4"),
+    ]
+    assert same_move(answers) == 2 / 5  # neither of q again is legal
+    assert legal_change(answers[:6]) == -1 / 5
+    assert legal_change(answers) == same_move(answers[:1]) == legal_change([]) == 0.0
+    assert (
+        same_move([ChangedAnswer("p", "", "move", "a7a8q"), ChangedAnswer("s", "p", "ranks", "a2a1q")]) == 1.0
+    )
 
 
 def test_it_needs_nothing_of_rookery_but_httpx() -> None:

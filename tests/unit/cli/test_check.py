@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.command import main
+from rookery.command_line import main
 from tests.conftest import ROOT
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.command import main
 from launcher.runs import ENDPOINTS_FILE
 from launcher.services import SERVICES
 from launcher.settings import SETTINGS_FILE
 from launcher.status import StatusSettings
+from rookery.command_line import main
 from rookery.plots.steps import METRICS_FILE
 
 

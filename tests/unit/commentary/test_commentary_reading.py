@@ -265,7 +265,7 @@ def test_a_study_with_scores_decides_who_is_better() -> None:
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 2, deadline=None)
 def test_any_text_can_be_read(text: str) -> None:
     for sentence in read(ATTACK, text).sentences:
         assert text[sentence.start : sentence.end] == sentence.words
@@ -281,7 +281,7 @@ _WORDS = (
 
 
 @given(st.integers(0, 1 << 40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 2, deadline=None)
 def test_chess_words_in_any_order_can_be_read(seed: int) -> None:
     rng = random.Random(seed)
     text = " ".join(rng.choices(_WORDS, k=rng.randint(1, 60))) + rng.choice([".", "!", "?"])

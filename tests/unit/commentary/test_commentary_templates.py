@@ -64,7 +64,7 @@ def test_what_is_written_of_a_position_is_read_and_true(fen: str) -> None:
 
 
 @given(st.integers(0, 1 << 40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
 def test_and_of_any_position(seed: int) -> None:
     board = random_board(seed)
     for finding, template, text in of_the_position(board, hand_of(board, seed)):
@@ -80,7 +80,7 @@ def test_what_is_written_of_a_move_is_read_and_true(fen: str, san: str) -> None:
 
 
 @given(st.integers(0, 1 << 40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
 def test_and_of_any_move(seed: int) -> None:
     board, rng = random_board(seed), random.Random(seed)
     for finding, template, text in of_a_move(

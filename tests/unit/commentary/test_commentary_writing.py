@@ -3,6 +3,7 @@
 import random
 import re
 from collections import Counter
+from functools import cache
 
 import chess
 import pytest
@@ -37,15 +38,19 @@ DISAGREES = re.compile(
 MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
 
 
-def drafted(seed: int, **changes: str) -> Text:
-    style = {"voice": NAMES[seed % 4], "length": list(LENGTHS)[seed % 3], **changes}
-    return draft(random_study(seed), **style, seed=str(seed))
+def drafted(seed: int, *, voice: str = "", length: str = "") -> Text:
+    return _drafted(seed, voice or NAMES[seed % 4], length or list(LENGTHS)[seed % 3])
+
+
+@cache
+def _drafted(seed: int, voice: str, length: str) -> Text:
+    return draft(random_study(seed), voice=voice, length=length, seed=str(seed))
 
 
 @given(st.integers(0, 1 << 40))
 @example(230_572_649_190)  # "goes after the rook. Black answers Rc7, with"
 @example(336)  # "to go after Black's rook on e3"
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples // 5, deadline=None)
 def test_every_text_is_read_back_whole_and_true(seed: int) -> None:
     text = drafted(seed)
     assert not text.reading.unread
@@ -57,12 +62,12 @@ def test_every_text_is_read_back_whole_and_true(seed: int) -> None:
 
 def test_planted_falsehoods_are_found() -> None:
     planted = caught = 0
-    for seed in range(20):
+    for seed in range(8):
         text = drafted(seed, length="long")
         for lie in mutations(str(text), random_study(seed), random.Random(seed)):
             planted += 1
             caught += not read(random_study(seed), lie.text).sound
-    assert planted > 70
+    assert planted > 28
     assert caught == planted
 
 
@@ -100,8 +105,8 @@ def test_a_text_of_a_sentence_or_two_weighs_no_other_candidate() -> None:
 
 
 def test_no_opening_is_fixed() -> None:
-    starts = Counter(" ".join(drafted(seed).thinking.split()[:3]) for seed in range(80))
-    assert starts.most_common(1)[0][1] < 8
+    starts = Counter(" ".join(drafted(seed).thinking.split()[:3]) for seed in range(60))
+    assert starts.most_common(1)[0][1] < 6
 
 
 def test_a_study_must_have_a_line_and_a_voice_must_exist() -> None:
@@ -229,7 +234,7 @@ def test_taking_back_is_no_gain() -> None:
     lines = (Line(Score(cp=-20), ("d7c6", "d2d3")), Line(Score(cp=-40), ("b7c6", "d2d3")))
     for last, back in (("b5c6", True), ("a5b4", False), (None, False)):
         study = Study(fen, lines, last=last)
-        texts = [draft(study, voice="annotator", length="long", seed=str(seed)) for seed in range(12)]
+        texts = [draft(study, voice="annotator", length="long", seed=str(seed)) for seed in range(6)]
         assert all(text.reading.sound for text in texts)
         assert not any(re.search("wins? a|won a|lost a", str(text)) for text in texts)
         assert any(re.search("recaptur|take[sn]? back|taking back", str(text)) for text in texts) == back
@@ -325,7 +330,7 @@ def test_sayings_are_read_as_talk() -> None:
 
 
 @given(st.integers(0, 1 << 40))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5, deadline=None)
 def test_every_statement_is_read_back_whole_and_true(seed: int) -> None:
     rng, voice = random.Random(seed), NAMES[seed % 4]
     board = walked(rng)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from chess_datasets.store.columns import adapter, schema_of
 from rookery.trace import Move, Phase, Position, TraceGroup
@@ -25,6 +25,7 @@ def test_a_position_comes_back(position: Position) -> None:
 
 
 @given(groups)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 def test_a_group_comes_back(group: TraceGroup) -> None:
     assert through_arrow(group) == group
 

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import chess
 import pytest
@@ -12,7 +12,9 @@ from chess_datasets.positions.numbered import after_random_moves
 from chess_datasets.tasks.engine_moves import CandidateTargets, engine_moves, probabilities
 from chess_datasets.tasks.example import Example
 from commentary import read
-from rookery.trace import Evaluation, Position
+from rookery.candidates import candidates_of, stated_evaluations
+from rookery.episodes import environment
+from rookery.trace import Completion, Evaluation, Position, Turn, Verdict
 from rookery.uci import Analysis, Line, Query
 from tests.builders import position
 
@@ -28,20 +30,26 @@ ANALYSIS = Analysis(
 TARGETS = CandidateTargets(lines=3, temperature=0.05, best=0.3, uniform=0.1)
 
 
+@dataclass
 class Known:
     """Engines that say the same of every position."""
 
+    analysis: Analysis
+
     async def search(self, query: Query) -> Analysis:
         assert (query.fen, query.nodes, query.lines) == (FEN, 1000, 3)
-        return ANALYSIS
+        return self.analysis
 
 
 def examples(
-    *positions: Position, style: str = "mover-squares", targets: CandidateTargets = TARGETS
+    *positions: Position,
+    style: str = "mover-squares",
+    targets: CandidateTargets = TARGETS,
+    analysis: Analysis = ANALYSIS,
 ) -> list[Example]:
     async def collect() -> list[Example]:
         made = [
-            await engine_moves(one, Known(), style=style, nodes=1000, targets=targets, seed=3)
+            await engine_moves(one, Known(analysis), style=style, nodes=1000, targets=targets, seed=3)
             for one in positions
         ]
         return [example for example in made if example]
@@ -79,6 +87,42 @@ def test_the_best_candidate_is_chosen_and_each_comes_with_what_was_left() -> Non
     assert chosen["a1a8"] / 200 == pytest.approx(
         probabilities(chess.Board(FEN), ANALYSIS, TARGETS)["a1a8"], abs=0.1
     )
+
+
+def test_lines_have_the_best_reply_and_a_value_and_the_best_of_them_is_chosen() -> None:
+    """One move mates, and one has a line that ends before the reply, so it has no value. Of the mates in 2
+    and 3, which have the same value, the quicker one is chosen."""
+    targets = replace(TARGETS, line_counts=(0, 1, 3))
+    replied = Analysis(
+        (
+            Line(Evaluation(mate=1), ("a1a8",)),
+            Line(Evaluation(mate=2), ("g1f2", "g8f8", "a1a7")),
+            Line(Evaluation(cp=0), ("a1b1",)),
+            Line(Evaluation(mate=3), ("a1c1", "h7h6")),
+        ),
+        1000,
+    )
+    texts = {"a1a8": "a1a8 100%", "g1f2": "g1f2 g8f8 97%", "a1c1": "a1c1 h7h6 97%"}
+    made = examples(*(position(FEN, str(n)) for n in range(100)), targets=targets, analysis=replied)
+    assert {example.answer.partition(" ")[0] for example in made if " " in example.answer} == {
+        "<think>1",
+        "<think>3",
+    }
+    for example in made:
+        candidates = candidates_of(example.answer, chess.Board(FEN))
+        drawn = [candidate.move for candidate in candidates]
+        if not drawn:
+            assert example.answer.startswith("<think></think>\\boxed{")
+            assert len(example.alternatives) == 1
+            continue
+        best = next(move for move in texts if move in drawn)
+        lines = " ".join(texts[move] for move in drawn)
+        assert example.answer == f"<think>{len(drawn)} {lines}</think>\\boxed{{{best}}}"
+        stated = stated_evaluations(example.answer, chess.Board(FEN))
+        assert [stated[move] for move in drawn] == [int(texts[m].split()[-1][:-1]) / 100 for m in drawn]
+        for part in example.alternatives:
+            assert example.answer[part.start : part.end] in part.texts
+    assert {len(candidates_of(example.answer, chess.Board(FEN))) for example in made} == {0, 1, 3}
 
 
 def test_remarks_are_true_and_each_comes_with_all_that_could_be_said_instead() -> None:
@@ -134,3 +178,23 @@ def test_positions_stray_from_their_games_by_legal_moves_and_never_end() -> None
     mate = "7k/8/6K1/8/8/8/8/R7 w - - 0 1"
     ends = [after_random_moves(position(mate, str(n)), share=1, seed=1) for n in range(50)]
     assert not any(chess.Board(one.fen).is_game_over() for one in ends)
+
+
+def test_a_share_of_the_answers_calls_a_tool() -> None:
+    """The others follow the call. The prompts are those of the episode."""
+    targets = replace(TARGETS, call_share=0.4)
+    made = examples(*(position(FEN, str(n)) for n in range(40)), style="fen", targets=targets)
+    calls = [example for example in made if example.answer == "<tool>legal_moves</tool>"]
+    assert 8 <= len(calls) <= 24
+    tools = environment("tools")
+    first = tools.reset(position(FEN), style="fen", seed=0, judge=no_judge)
+    assert all(example.prompt == first.messages and not example.alternatives for example in calls)
+    call = Completion("<tool>legal_moves</tool>", (), (), "stop", 0)
+    second = asyncio.run(tools.step(Turn(call, None))).prompt
+    assert second is not None
+    others = [example for example in made if example not in calls]
+    assert all(example.prompt == second.messages and example.alternatives for example in others)
+
+
+async def no_judge(fen: str, text: str) -> Verdict:
+    raise AssertionError

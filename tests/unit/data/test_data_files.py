@@ -92,7 +92,7 @@ def test_damage_to_one_byte_costs_what_comes_after_it(tmp_path: Path) -> None:
     assert 2000 < len(found) < 9000
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 5, deadline=None)
 @given(data=st.data(), suffix=st.sampled_from(sorted(COMPRESSORS)))
 def test_no_damage_stops_the_reader(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, suffix: str

@@ -196,7 +196,7 @@ def test_bare_kings_end_the_game() -> None:
     assert drawn(parsed) == {0}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
 @given(seed=st.integers(0, 1 << 32), plies=st.integers(1, 80))
 def test_every_game_replays(seed: int, plies: int) -> None:
     board, rng, sans, fens = chess.Board(), random.Random(seed), [], []

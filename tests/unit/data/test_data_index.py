@@ -64,7 +64,7 @@ def test_every_game_is_at_hand(tmp_path: Path, form: str) -> None:
     index.close()
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(text=TEXTS)
 def test_whatever_the_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.getbasetemp() / "indexed.pgn"

@@ -131,7 +131,6 @@ def outputs(source: Path, out: Path, recipe: MovesRecipe, **options: Any) -> byt
 
 def test_the_seed_decides_every_byte(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     once = outputs(source, tmp_path / "a", RECIPE)
-    assert outputs(source, tmp_path / "b", RECIPE, jobs=2) == once
     assert outputs(source, tmp_path / "c", replace(RECIPE, seed=4)) != once
     monkeypatch.setattr("chess_datasets.tasks.moves.GAMES_A_BATCH", 1)
     assert outputs(source, tmp_path / "d", RECIPE) == once

@@ -71,7 +71,7 @@ def test_the_last_moves_lead_to_the_position(
     assert board.fen() == position.fen
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 @given(number=NUMBERS, seed=SEEDS)
 def test_nothing_depends_on_what_was_drawn_before(order: PositionOrder, number: int, seed: int) -> None:
     position = order.position(number, seed=seed)

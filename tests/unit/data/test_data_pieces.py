@@ -73,7 +73,7 @@ def compressed(text: bytes, *, cuts: Iterable[int]) -> list[bytes]:
     return [compressor.compress(text[a:b]) for a, b in pairwise(places)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=3 * settings.default.max_examples // 10)
 @given(text=TEXTS, newline=st.sampled_from(["\n", "\r\n", "\r"]), size=st.integers(16, 500))
 def test_text_cut_anywhere(
     tmp_path_factory: pytest.TempPathFactory, text: str, newline: str, size: int
@@ -88,7 +88,7 @@ def test_text_cut_anywhere(
         assert facts(piecewise(path)) == whole
 
 
-@settings(max_examples=30)
+@settings(max_examples=3 * settings.default.max_examples // 10)
 @given(seed=st.integers(0, 1 << 30))
 def test_announced_frames_are_pieces(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     text = "".join(GAMES).encode()

@@ -93,6 +93,29 @@ def command(kind: type[CommandSettings], *argv: str) -> Any:
 
 
 @pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--line-counts 0 3 --remarks 2", "--remarks: no effect with --line-counts"),
+        ("--line-counts 9", "--line-counts 9: more than --lines 8"),
+        ("--line-counts 3 --call-share 0.2", "lines are in UCI: --box uci"),
+        (
+            "--call-share 0.2 --style rookworld-p",
+            "--call-share 0.2: prompts of style rookworld-p are no dialogue",
+        ),
+    ],
+)
+def test_flags_of_engine_moves_that_exclude_each_other(flags: str, why: str) -> None:
+    with pytest.raises(SetupError, match=why):
+        command(TasksSettings, "engine-moves", "--count", "7", *flags.split())
+
+
+def test_moves_are_written_as_the_prompt_or_the_list_of_a_tool_shows_them() -> None:
+    for flags, box in (("", "uci"), ("--call-share 0.2", "san"), ("--style fen-legal-san", "san")):
+        asked = command(TasksSettings, "engine-moves", "--count", "7", *flags.split())
+        assert asked.engine_box == box
+
+
+@pytest.mark.parametrize(
     ("settings", "recipe"),
     [
         (command(SampleSettings, "--count", "7"), PositionRecipe(7)),

@@ -105,14 +105,6 @@ def test_games_are_chosen_by_tags_count_and_seed(source: Path, tmp_path: Path) -
         written(source, tmp_path / "none", filters=Filters(elo_min=3000))
 
 
-def test_the_same_bytes_with_any_number_of_processes(sample_path: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, form="moves", games=0.05)
-    one, two = (
-        write_games([sample_path], tmp_path / str(jobs), recipe, jobs=jobs)["outputs"] for jobs in (1, 2)
-    )
-    assert one == two
-
-
 def test_other_styles_show_no_games() -> None:
     with pytest.raises(InvalidInput, match="'fen' shows no whole games: game-san, game-uci do"):
         GamesRecipe(style="fen")

@@ -29,6 +29,9 @@ JOBS = {ROOT / "deploy/pipeline/Dockerfile": "10001", ROOT / "deploy/ray/Dockerf
 """Their containers run one command and end, so nothing probes them; the user that each has."""
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
+ENDING = {"profile-cpu-or-gpu", "backup"}
+"""Services that do one thing and end."""
+
 CACHE = "/home/rookery/.cache"
 ARG_IMAGES = re.compile(r"ARG (\w+_IMAGE)=(\S+)")
 SHARED = {"launcher", "rookery", "services/__init__.py", "services/inference/__init__.py"}
@@ -234,7 +237,7 @@ def test_a_service_restarts_is_bounded_and_has_no_fixed_name(name: str) -> None:
     service = SERVICES[name]
     assert "container_name" not in service
     # on-failure leaves alone what the end of the machine has stopped in good order.
-    assert service["restart"] == "unless-stopped"
+    assert service["restart"] == ("no" if name in ENDING else "unless-stopped")
     assert service["mem_limit"]
     assert service["logging"]["options"]["max-size"]
     for port in service.get("ports", []):
@@ -253,7 +256,7 @@ def test_no_registry_is_asked_for_what_is_built_here() -> None:
 
 def test_what_is_not_ours_is_watched_too() -> None:
     for name, service in SERVICES.items():
-        assert "healthcheck" in service or "build" in service, name
+        assert "healthcheck" in service or "build" in service or name in ENDING, name
 
 
 def test_redis_keeps_what_it_was_told() -> None:

@@ -34,11 +34,8 @@ def test_a_slow_machine_evaluates_on_less(
         made.append(f"{command} {len(players)} {size}" if command == "evaluate" else f"{command} {size}")
         clock.now += seconds_each * size
 
-    async def reload(*_: object) -> None:
-        pass
-
     monkeypatch.setattr(demo, "arena", arena)
-    monkeypatch.setattr(demo, "_reload", reload)
+    monkeypatch.setattr(demo, "_load", lambda *_: None)
     monkeypatch.setattr(demo, "first_and_last", lambda *_: VERSIONS)
     monkeypatch.setattr(demo.time, "monotonic", lambda: clock.now)
     plan = SimpleNamespace(

@@ -11,9 +11,11 @@ from rich.console import Console
 from launcher import dashboard
 from launcher.dashboard import Display
 from launcher.observer import WINDOW, Observer, Snapshot, StepLog
+from launcher.status import _page
 from launcher.supervisor import Member, State
 from rookery.processes.child import Command
 from rookery.streams.state import Counts, Overview
+from rookery.terminal import SafeConsole
 from tests.conftest import free_port
 
 STEP = {"step": 7, "reward": -0.5, "legal_rate": 0.75, "loss": 0.01, "device": "cpu"}
@@ -28,8 +30,9 @@ def overview(generated: int, trained: int, traces: int) -> Overview:
     return Overview(counts, positions=256, traces=traces, dead=1, committed=7)
 
 
-def rendered(renderable: object) -> str:
-    console = Console(file=io.StringIO(), width=140)
+def rendered(renderable: object, *, width: int = 140, height: int = 60) -> str:
+    """What a terminal of that size shows."""
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     console.print(renderable)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -55,10 +58,67 @@ def test_the_first_and_the_last_evaluated_version_are_shown() -> None:
         assert part in text
 
 
+def test_a_run_with_all_its_troubles_fits_a_small_terminal() -> None:
+    trouble = "not ready yet: loads the model that has the longest of all names, for minutes"
+    names = ("redis", "feed", "archive", "reward", "trainer", "inference", "arena", "rollouts", "viewer")
+    figure = {"mean": 0.625, "ci95": [0.5, 0.75]}
+    archive = {"archived": 11_998, "missed": 2}
+    snapshot = Snapshot(
+        redis="Redis 7.2.11",
+        probes={name: trouble if name == "inference" else None for name in names},
+        overview=Overview(
+            Counts(12_345, 12_000, {"stale": 212}, {"traces": 1, "positions": 3}, archive),
+            *(256, 132, 3),
+            committed=1234,
+        ),
+        served=1233,
+        steps=(dict.fromkeys(dashboard.LEARNING, -10.5),) * (2 * WINDOW),
+        strength=tuple(
+            {"version": version, "metrics": dict.fromkeys(dashboard.STRENGTH, figure)}
+            for version in (0, 1200)
+        ),
+        idle_s={"backpressure": 1234.0, "positions wait": 0.0, "peers wait": 3.0},
+        behind={"http://127.0.0.1:8000": 3.0},
+        waits={f"rollouts for groups from redis at unix:///{'far/' * 30}redis.sock": 65.0},
+    )
+    members = [member(name, State.READY) for name in names]
+    members[5].enter(State.UNREADY, trouble)
+    members[7].restarts = 2
+    url, name = f"unix:///{'folder/' * 6}redis.sock", "20260401-1530-keen-knight"
+    for page in (
+        dashboard.screen("run 20260401-1530-keen-knight  model rook-small-sft  step 1234", members, snapshot),
+        _page({"run": name, "run_dir": Path("runs") / name, "redis_url": url}, snapshot),
+    ):
+        lines = rendered(page, width=80, height=24).splitlines()
+        assert len(lines) <= 24, lines
+        assert max(map(len, lines)) <= 80
+        text = "\n".join(lines)
+        for part in ("12,345", "12,000", "1234 / 1233", "1234 s", "-10.500", "0.625 [0.500, 0.750]"):
+            assert part in text, part
+        assert re.search("^ready: redis feed archive reward trainer arena .*viewer$", text, re.MULTILINE)
+        assert re.search("^inference: .*loads the model.*…$", text, re.MULTILINE)
+        assert re.search("^behind by 3 versions: http://127.0.0.1:8000$", text, re.MULTILINE)
+    assert trouble in rendered(dashboard.screen("run r", members, snapshot), width=160)
+    wide = rendered(dashboard.screen("run r", members, snapshot), width=dashboard.WIDE)
+    assert len(re.findall(r"(?:0\.625 \[0\.500, 0\.750\] +){2}$", wide, re.MULTILINE)) == 3, "none is cut"
+    narrow = rendered(dashboard.screen("run r", members, snapshot), width=40, height=50)
+    assert max(map(len, narrow.splitlines())) <= 40
+    for line in ("  trained +12,000", "mean reward +-10.500 +-10.500", r"regret +0\.625 \[0\.500, 0\.750\]"):
+        assert re.search(f"^{line} *$", narrow, re.MULTILINE), line
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    SafeConsole(file=latin, width=80, height=24, force_terminal=True).print(
+        dashboard.screen("run é ♞", members, snapshot)
+    )
+    latin.seek(0)
+    text = latin.read()
+    assert "run é ?" in text
+    assert re.search(r"inference: .*loads the model.*\?$", re.sub(r"\x1b\[\d*m", "", text), re.MULTILINE)
+
+
 def test_servers_that_are_left_behind_are_shown() -> None:
     snapshot = Snapshot(overview=overview(13, 8, 2), behind={"http://a:8000": 1.0, "http://b:8000": 4.0})
-    text = rendered(dashboard.flow(snapshot))
-    assert re.search(r"behind: http://b:8000 +4 versions", text)
+    text = rendered(dashboard.screen("run r", [], snapshot))
+    assert "behind by 4 versions: http://b:8000" in text
     assert "http://a:8000" not in text, "one is on its way"
 
 

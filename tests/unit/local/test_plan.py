@@ -1,13 +1,14 @@
 import json
 import os
+import re
 import socket
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import chdir, closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import redis
@@ -20,11 +21,13 @@ from launcher.session import Session
 from launcher.settings import UpSettings
 from launcher.up import print_services
 from launcher.view import ViewSettings, view
+from rookery.commands import load
 from rookery.config.reward import RewardSettings
 from rookery.errors import SetupError
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports, is_listening
 from tests import gpus
+from tests.chat_models import HERMES_TEMPLATE
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
@@ -63,24 +66,15 @@ def values(plan: Plan, service: str) -> dict[str, Any]:
     return plan.settings[service].values.model_dump(mode="json")
 
 
-READ_IN_TURN = """
-import json, os, sys
-from rookery.commands import load
-for place, environment in json.load(sys.stdin):
-    os.environ.clear()
-    os.environ.update(environment)
-    print(json.dumps(load(place).parse([], prog="x").model_dump(mode="json")))
-"""
-
-
-def read_by_child(plan: Plan, *services: str) -> list[dict[str, Any]]:
-    """The settings as each service itself reads them in its environment: in turn, in one process."""
-    environments = [{**os.environ, **plan.commands[service].env} for service in services]
-    kept = [{key: value for key, value in env.items() if value is not None} for env in environments]
-    given = json.dumps([(SERVICES[name].settings, env) for name, env in zip(services, kept, strict=True)])
-    child = [sys.executable, "-c", READ_IN_TURN]
-    done = subprocess.run(child, input=given, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def read_by_services(plan: Plan, *services: str) -> list[dict[str, Any]]:
+    """The settings as each service itself reads them in its environment."""
+    read = []
+    for service in services:
+        variables = {**os.environ, **plan.commands[service].env}
+        kept = {key: value for key, value in variables.items() if value is not None}
+        with chdir(ROOT), patch.dict(os.environ, kept, clear=True):
+            read.append(load(SERVICES[service].settings).parse([], prog="x").model_dump(mode="json"))
+    return read
 
 
 def test_services_read_what_the_plan_resolved(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +93,7 @@ def test_services_read_what_the_plan_resolved(house: Path, monkeypatch: pytest.M
     assert made.settings["feed"].origins["split"] == "environment"
     made.write_settings()
     services = list(made.settings)
-    resolved = dict(zip(services, read_by_child(made, *services), strict=True))
+    resolved = dict(zip(services, read_by_services(made, *services), strict=True))
     trainer = resolved["trainer"]
     assert (trainer["lr"], trainer["warmup_steps"], trainer["run"], trainer["kl"]) == (
         0.25, 7, "r", "policy_reference",
@@ -281,7 +275,7 @@ def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer
     assert not [
         path for path in made.settings_file("reward").parent.iterdir() if "sesame" in path.read_text()
     ]
-    read = read_by_child(made, "feed", "trainer", "rollouts", "reward")
+    read = read_by_services(made, "feed", "trainer", "rollouts", "reward")
     assert [values["redis_url"] for values in read] == [url] * 3 + ["redis://h/1?password=sesame"]
 
 
@@ -643,6 +637,59 @@ def test_a_gpu_that_is_too_small_for_both_sides_is_refused_before_anything_start
     taking_turns = ("--set", "trainer.sleep_inference=false", "--set", "inference.sleep=false")
     with pytest.raises(SetupError, match="one GPU of 16 GiB"):
         plan(*taking_turns)
+
+
+@pytest.mark.parametrize(
+    ("template", "asked", "episode"),
+    [
+        (HERMES_TEMPLATE, "0.5*move+0.5*tools,turns=3", "0.5*move+0.5*tools,turns=3,calls=template"),
+        ("{{ messages }}", "tools", "tools,calls=tags"),
+        (HERMES_TEMPLATE, "tools,calls=tags", ""),
+        (HERMES_TEMPLATE, "move", ""),
+        ("{{ cycler().next() }}", "tools", "tools,calls=tags"),
+    ],
+)
+def test_tools_are_called_as_the_models_template_has_it(
+    house: Path, template: str, asked: str, episode: str
+) -> None:
+    pytest.importorskip("jinja2")
+    (house / "models" / "m" / "config.json").write_text("{}")
+    (house / "models" / "m" / "chat_template.jinja").write_text(template)
+    flags = ("--style", "fen", "--set", f"feed.episode={asked}")
+    made = plan(*flags)
+    assert values(made, "feed")["episode"] == (episode or asked)
+    lines = " ".join(default_lines(UpSettings.parse([*flags, "--model", "models/m"], prog="up"), made))
+    assert (f"episodes {episode} (--set feed.episode): " in lines) == bool(episode)
+    if episode:
+        assert re.search(r"episode = .*# the model\n", made.settings["feed"].annotated_toml)
+
+
+def test_a_run_that_goes_on_keeps_its_way_to_call_tools(house: Path) -> None:
+    pytest.importorskip("jinja2")
+    (house / "models" / "m" / "config.json").write_text("{}")
+    (house / "models" / "m" / "chat_template.jinja").write_text(HERMES_TEMPLATE)
+    made = plan("--style", "fen", "--set", "feed.episode=tools")
+    made.write_settings()
+    file = made.settings_file("feed")
+    # The template that the model has now does not count. Runs before `calls=` had tags.
+    (house / "models" / "m" / "chat_template.jinja").write_text("{{ messages }}")
+    assert values(plan("--style", "fen", "--set", "feed.episode=tools"), "feed")["episode"] == (
+        "tools,calls=template"
+    )
+    (house / "models" / "m" / "chat_template.jinja").write_text(HERMES_TEMPLATE)
+    file.write_text(file.read_text().replace(",calls=template", ""))
+    assert values(plan("--style", "fen", "--set", "feed.episode=tools"), "feed")["episode"] == (
+        "tools,calls=tags"
+    )
+
+
+def test_prompts_without_a_chat_template_have_calls_in_tags(house: Path) -> None:
+    (house / "models" / "m" / "config.json").write_text("{}")
+    (house / "models" / "m" / "chat_template.jinja").write_text(HERMES_TEMPLATE)
+    lines = ("--style", "game-san")
+    assert values(plan(*lines, "--set", "feed.episode=tools"), "feed")["episode"] == "tools"
+    with pytest.raises(SetupError, match="prompts of style game-san have no chat template: calls=tags"):
+        plan(*lines, "--set", "feed.episode=tools,calls=template")
 
 
 def test_a_preset_for_the_cpu_uses_the_gpu_where_vllm_can_only_use_that(

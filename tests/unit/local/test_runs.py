@@ -1,7 +1,9 @@
 import json
 import os
 import re
+import shutil
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,19 @@ import pytest
 from launcher.dead import DeadSettings
 from launcher.plan import HOST, default_lines, make_plan
 from launcher.plots.runs import find_runs
-from launcher.runs import ENDPOINTS_FILE, new_run_id, settle_settings, write_json
+from launcher.runs import (
+    ENDPOINTS_FILE,
+    MANIFEST_FILE,
+    new_run_id,
+    record_start,
+    settle_settings,
+    write_json,
+)
 from launcher.settings import SETTINGS_FILE, DemoSettings, UpSettings
 from launcher.status import StatusSettings
 from launcher.sweep import SweepSettings
 from launcher.up import print_services
+from rookery import __version__, mlflow_run
 from rookery.command_line import main
 from rookery.errors import SetupError
 from rookery.folder_lock import is_locked, locked
@@ -180,7 +190,6 @@ def test_a_run_is_spelled_alike_everywhere(
         ("replay lost", "lost"),
         ("plan --like lost", "lost"),
         ("arena curve lost", "lost"),
-        ("merge lost@3 --out x", "lost"),
         ("evaluate run:lost@3 --sections puzzles", "lost"),
     ],
 )
@@ -200,6 +209,47 @@ def test_spoilt_settings_are_named(tmp_path: Path) -> None:
     (tmp_path / "r" / SETTINGS_FILE).write_text("{")
     with pytest.raises(SetupError, match=SETTINGS_FILE):
         settle_settings(parse(tmp_path, "--run", "r"))
+
+
+def test_each_start_of_a_run_is_recorded_with_its_command_and_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ["/bin/rookery", "up", "--run", "r", "--redis-url", "redis://:secret@h:1/0"]
+    monkeypatch.setattr(sys, "argv", argv)
+    record_start(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["/bin/rookery", "up", "--run", "r"])
+    monkeypatch.setattr(mlflow_run, "_ROOT", tmp_path)  # no checkout
+    record_start(tmp_path)
+    first = json.loads((tmp_path / MANIFEST_FILE).read_text())
+    assert [start["command"] for start in first["starts"]] == [
+        "rookery up --run r --redis-url 'redis://:***@h:1/0'",
+        "rookery up --run r",
+    ]
+    assert re.fullmatch("[0-9a-f]{40}(-dirty)?", first["starts"][0]["commit"])
+    assert (first["starts"][1]["commit"], first["starts"][1]["version"]) == ("", __version__)
+    (tmp_path / MANIFEST_FILE).write_text(json.dumps(first | {"starts": first["starts"] * 200}))
+    record_start(tmp_path)
+    then = json.loads((tmp_path / MANIFEST_FILE).read_text())
+    assert (then["id"], len(then["starts"])) == (first["id"], 100)
+    assert then["starts"][0] == first["starts"][0]
+    for damaged in ('{"id": 7, "starts": 7}', '{"id":' * 10**5):
+        (tmp_path / MANIFEST_FILE).write_text(damaged)
+        record_start(tmp_path)
+        anew = json.loads((tmp_path / MANIFEST_FILE).read_text())
+        assert (len(anew["id"]), len(anew["starts"])) == (16, 1)
+
+
+def test_a_run_whose_folder_is_renamed_or_copied_goes_on_in_redis(tmp_path: Path) -> None:
+    begin(tmp_path, "--run", "one")
+    write_json(tmp_path / "one" / ENDPOINTS_FILE, {"run": "one", "redis_url": "", "probes": {}})
+    (tmp_path / "one").rename(tmp_path / "two")
+    shutil.copytree(tmp_path / "two", tmp_path / "three")
+    for folder, name in (("two", "one"), ("three", "one"), ("new", "new")):
+        with Ports(HOST) as ports:
+            plan = make_plan(settle_settings(parse(tmp_path, "--run", folder)), ports)
+        assert plan.run_dir == tmp_path / folder
+        services = {service: getattr(plan.settings[service].values, "run", name) for service in plan.settings}
+        assert set(services.values()) == {name}, folder
 
 
 def test_one_run_has_one_supervisor(tmp_path: Path) -> None:

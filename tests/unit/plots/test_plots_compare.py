@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.command import main
 from launcher.plots.comparison import Interval, block_means, compare, over_blocks, over_seeds
 from launcher.plots.runs import find_runs, group_seeds, ungrouped
+from rookery.command_line import main
 from rookery.errors import InvalidInput, NotFound, SetupError
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from launcher.command import main
 from launcher.plots.comparison import effects
 from launcher.plots.runs import Run
 from launcher.settings import DemoSettings
 from launcher.sweep import screening
 from launcher.up import INTERRUPTED
+from rookery.command_line import main
 from rookery.errors import InvalidInput
 
 DESIGNS = ("++-", "+++-+--", "++-+++---+-")

@@ -12,18 +12,19 @@ from rookery.trace import Verdict
 from services.reward.requests import BatchResponse, batch_json, verdict_json
 from tests.unit.rookery.records import verdicts
 
+VERDICT = TypeAdapter(Verdict)
 errors = st.builds(InvalidInput, st.text(max_size=20)) | st.builds(EngineFault, st.text(max_size=20))
 
 
 @given(verdicts)
 def test_a_verdict_in_json_has_all_fields_and_is_the_verdict(verdict: Verdict) -> None:
     written = verdict_json(verdict)
-    assert TypeAdapter(Verdict).validate_json(written) == verdict
+    assert VERDICT.validate_json(written) == verdict
     assert list(json.loads(written)) == [field.name for field in fields(Verdict)]
 
 
 def test_the_schema_of_a_verdict_requires_and_describes_its_fields() -> None:
-    schema = TypeAdapter(Verdict).json_schema(mode="serialization")
+    schema = VERDICT.json_schema(mode="serialization")
     assert schema["required"] == list(schema["properties"]) == [field.name for field in fields(Verdict)]
     for name, part in schema["$defs"].items():
         assert part.get("required", []) == list(part.get("properties", [])), name

@@ -111,9 +111,9 @@ def test_plays_are_what_python_chess_says() -> None:
         assert position.board.fen() == board.fen()
 
 
-def test_an_illegal_play_is_refused() -> None:
+def test_an_illegal_move_of_the_engine_is_refused() -> None:
     with pytest.raises(chess.IllegalMoveError, match="'e2e5' in 'rnbqkbnr"):
-        read_position(chess.STARTING_FEN).legal_move(chess.Move.from_uci("e2e5"))
+        read_position(chess.STARTING_FEN).from_engine("e2e5")
 
 
 CHESS960 = {

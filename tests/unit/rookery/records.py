@@ -81,17 +81,16 @@ verdicts = st.builds(
     process_rewards=st.lists(process_rewards, max_size=2).map(tuple),
 )
 # The wire carries log-probabilities as 32-bit floats, as the server computed them.
-completions = st.lists(
-    st.tuples(uint32, st.floats(width=32, allow_nan=False, allow_infinity=False)), max_size=5
-).flatmap(
-    lambda tokens: st.builds(
-        Completion,
-        text=texts,
-        token_ids=st.just(tuple(token for token, _ in tokens)),
-        logprobs=st.just(tuple(logprob for _, logprob in tokens)),
-        finish_reason=texts,
-        seed=st.integers(-(2**63), 2**63 - 1),
-    )
+completions = st.builds(
+    lambda tokens, **values: Completion(
+        token_ids=tuple(token for token, _ in tokens),
+        logprobs=tuple(logprob for _, logprob in tokens),
+        **values,
+    ),
+    st.lists(st.tuples(uint32, st.floats(width=32, allow_nan=False, allow_infinity=False)), max_size=5),
+    text=texts,
+    finish_reason=texts,
+    seed=st.integers(-(2**63), 2**63 - 1),
 )
 prompts = st.builds(
     Prompt,
@@ -104,23 +103,28 @@ prompt_tokens = st.lists(uint32, min_size=1, max_size=5).map(tuple)
 continuations = st.tuples(st.none(), st.just(()), st.just(False)) | st.tuples(
     prompts, prompt_tokens, st.booleans()
 )
-turns = st.tuples(continuations, st.none() | verdicts).flatmap(
-    lambda drawn: st.builds(
-        Turn,
+
+
+def turns(verdict: st.SearchStrategy[Verdict | None]) -> st.SearchStrategy[Turn]:
+    return st.builds(
+        lambda continuation, **values: Turn(
+            prompt=continuation[0], prompt_token_ids=continuation[1], continues=continuation[2], **values
+        ),
+        continuations,
         completion=completions,
-        verdict=st.just(drawn[1]),
-        prompt=st.just(drawn[0][0]),
-        prompt_token_ids=st.just(drawn[0][1]),
-        continues=st.just(drawn[0][2]),
+        verdict=verdict,
         policy=st.none() | policies,
         observation=texts,
         rewards=st.dictionaries(texts, finite, max_size=2),
         role=texts,
     )
-)
-last_turns = turns.filter(lambda turn: turn.verdict is not None)
+
+
 traces = st.builds(
-    lambda id, before, last: Trace(id, (*before, last)), texts, st.lists(turns, max_size=2), last_turns
+    lambda id, before, last: Trace(id, (*before, last)),
+    texts,
+    st.lists(turns(st.none() | verdicts), max_size=2),
+    turns(verdicts),
 )
 groups = st.builds(
     TraceGroup,
@@ -226,13 +230,14 @@ TRUTH_GROUP = replace(
 _ASKED, _ANSWERED = (trace.turns[0] for trace in GROUP.traces)
 EPISODES = replace(
     GROUP,
+    prompt=replace(GROUP.prompt, tools="[1]"),
     traces=(
         Trace(
             "g1-0",
             (
                 replace(
                     _ASKED,
-                    prompt=Prompt("fen", (Message("user", "a7a6. Your move?"),), POSITION.fen),
+                    prompt=Prompt("fen", (Message("user", "a7a6. Your move?"),), POSITION.fen, "[2]"),
                     prompt_token_ids=(8, 9),
                     continues=True,
                     policy=PolicyVersion(43, "cd" * 32),

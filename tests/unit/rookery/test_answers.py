@@ -136,9 +136,9 @@ UNITS = {
 
 @pytest.mark.parametrize("frame", ["{}", r"<think>{}</think>\boxed{{}}"])
 @pytest.mark.parametrize("name", UNITS)
-def test_a_megabyte_takes_ten_times_as_long_as_a_tenth_of_it(name: str, frame: str) -> None:
+def test_ten_times_the_text_takes_ten_times_as_long(name: str, frame: str) -> None:
     unit = UNITS[name]
-    tenth, whole = (frame.replace("{}", unit * (size // len(unit))) for size in (100_000, 1_000_000))
+    tenth, whole = (frame.replace("{}", unit * (size // len(unit))) for size in (30_000, 300_000))
     # Quadratic time would be a hundred times. The machine may disturb one measurement, not all three.
     assert any(seconds(whole) < 30 * max(seconds(tenth), 1e-4) for _ in range(3))
 
@@ -163,7 +163,8 @@ def test_peeling_is_final(text: str) -> None:
 
 @given(st.text(alphabet=st.characters(exclude_characters="\\{}"), max_size=MAX_BOX_CHARS))
 def test_what_stands_before_the_box_does_not_matter(noise: str) -> None:
-    assert extract(rf"{noise}</think>{noise.replace('<', '')}\boxed{{e4}}") == Answer("e4")
+    after = noise.replace("<", "").replace("[", "")  # no new mark of reasoning
+    assert extract(rf"{noise}</think>{after}\boxed{{e4}}") == Answer("e4")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 import random
 
 import pytest
+from hypothesis import settings
 
 from rookery.canary import Canary, Rows
 
 BEGINNINGS, TOKENS = 8, 8
-SEEDS = range(200)
+SEEDS = range(2 * settings.default.max_examples)
+"""As of examples, `make check` tries a quarter of those of `make test`."""
 
 
 def _rows(values: list[list[float]], noise: float, rng: random.Random) -> Rows:

@@ -211,6 +211,20 @@ async def test_an_answer_that_has_begun_is_continued(monkeypatch: pytest.MonkeyP
     assert (sent["add_generation_prompt"], sent["continue_final_message"]) == (False, True)
 
 
+async def test_tools_are_shown_and_their_calls_stay_in_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"prompt_token_ids": [1, 2], "choices": [choice(0)]}
+    called = (*PROMPT.messages, Message("assistant", "a call"), Message("tool", "e4"))
+    async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, server):
+        await client.complete(
+            replace(PROMPT, messages=called, tools='[{"type": "function"}]'),
+            model="m", count=1, sampling=Sampling(), seed=0,
+        )  # fmt: skip
+    sent = server.sent
+    assert (sent["tools"], sent["tool_choice"]) == ([{"type": "function"}], "none")
+    assert sent["messages"][-1] == {"role": "tool", "content": "e4", "tool_call_id": "000000000"}
+    assert sent["messages"][-2] == {"role": "assistant", "content": "a call"}
+
+
 @pytest.mark.parametrize(
     ("choices", "complaint"),
     [

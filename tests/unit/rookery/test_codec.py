@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as ProtoMessage
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.codec import (
@@ -47,6 +47,7 @@ def test_a_verdict_comes_back(verdict: Verdict) -> None:
 
 
 @given(groups)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 def test_a_group_comes_back(group: TraceGroup) -> None:
     assert decode_group(encode_group(group)) == group
 
@@ -79,9 +80,20 @@ TASK_GROUP = replace(
 """As it was before verdicts had sentences."""
 PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
 """As they were before positions had tasks."""
-_WITH_ROLE, *_OTHERS = EPISODES.traces
+_WITH_ROLE, *_OTHERS = (
+    replace(
+        trace,
+        turns=tuple(
+            replace(turn, prompt=replace(turn.prompt, tools="") if turn.prompt else None)
+            for turn in trace.turns
+        ),
+    )
+    for trace in EPISODES.traces
+)
+ROLES_GROUP = replace(EPISODES, prompt=GROUP.prompt, traces=(_WITH_ROLE, *_OTHERS))
+"""As it was before prompts had tools."""
 TURNS_GROUP = replace(
-    EPISODES,
+    ROLES_GROUP,
     traces=(replace(_WITH_ROLE, turns=(replace(_WITH_ROLE.turns[0], role=""),)), *_OTHERS),
 )
 """As it was before turns had roles."""
@@ -96,7 +108,8 @@ TURNS_GROUP = replace(
         ("position_episode", encode_position(POSITION), 1),
         ("trace_group", encode_group(GROUP), 2),
         ("trace_group_turns", encode_group(TURNS_GROUP), 2),
-        ("trace_group_roles", encode_group(EPISODES), 2),
+        ("trace_group_roles", encode_group(ROLES_GROUP), 2),
+        ("trace_group_tools", encode_group(EPISODES), 2),
     ],
 )
 def test_the_bytes_do_not_change(name: str, data: bytes, version: int) -> None:

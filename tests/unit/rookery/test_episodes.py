@@ -1,16 +1,17 @@
 """Environments: what each says to which turn, and that turns that were played say the same again."""
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import chess
 import pytest
 
-from rookery.episodes import Environment, Opponent, Step, drawn, environment, parse_mix
+from rookery.episodes import Environment, Opponent, Step, drawn, environment, parse_mix, with_calls
 from rookery.errors import InvalidInput
 from rookery.prompt import render
-from rookery.trace import Completion, Evaluation, Move, Outcome, Prompt, Turn, Verdict
+from rookery.trace import Completion, Evaluation, Message, Move, Outcome, Prompt, Turn, Verdict
 from tests.builders import START, position
 
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1"
@@ -160,7 +161,7 @@ def test_every_second_game_of_a_group_is_that_of_the_other_colour() -> None:
             made = environment("game,colours=both,plies=30", slot=1)
             made.reset(position(START), style=style, seed=next(seed), judge=judge)
             prompt = asyncio.run(made.begin(played))
-            return prompt, made.role, made._board.fen()
+            return prompt, made.role, made._game.board.fen()
 
         first = other()
         assert first[1] == "black"
@@ -249,6 +250,44 @@ def test_a_call_of_a_tool_is_answered(call: str, said: str) -> None:
     assert step.prompt is not None
     assert [message.content for message in step.prompt.messages[-2:]] == [text, step.observation]
     assert step.rewards == {"calls": pytest.approx(-0.11 if call == "engine" else -0.01)}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ('{"name": "legal_moves", "arguments": {}}', "Legal moves: Kd1 "),
+        ('{"name": "after", "parameters": {"moves": "Ra8#"}}', "R . . . . . k ."),
+        ('{"name": "after", "arguments": {"moves": ["Kg7"]}}', "'Kg7' is not a legal move in"),
+        ('{"name": "engine", "arguments": {}}', "Best move: Ra2 (a1a2)"),
+        ('{"name": "engine", "arguments": {"nodes": 1}}', "engine takes no arguments"),
+        ('{"name": "board", "arguments": {}', "Expecting ',' delimiter"),
+    ],
+)
+def test_a_call_as_the_template_has_it_is_answered_by_the_tool(call: str, said: str) -> None:
+    made = begun("tools,price=0.01,calls=template", fen=MATE_IN_ONE)
+    text = f"<think>Hm.</think><tool_call>{call}</tool_call>"
+    assert not made.answers(text) and made.answers(r"<tool>board</tool>")
+    step = asyncio.run(made.step(turn(text, answers=False)))
+    assert said in step.observation
+    assert step.prompt is not None
+    assert [tool["function"]["name"] for tool in json.loads(step.prompt.tools)] == [
+        "board", "legal_moves", "after", "engine",
+    ]  # fmt: skip
+    assert step.prompt.messages[-2:] == (Message("assistant", text), Message("tool", step.observation))
+    assert "<tool>" not in step.prompt.messages[1].content
+    assert step.rewards == {"calls": pytest.approx(-0.11 if "Best" in said else -0.01)}
+
+
+def test_a_prompt_without_a_chat_template_has_no_tools_of_one() -> None:
+    with pytest.raises(InvalidInput, match="calls=template: prompts of style rookworld have no chat"):
+        begun("tools,calls=template", style="rookworld")
+
+
+def test_calls_are_set_where_none_are_named() -> None:
+    mix = "tools,turns=2+ 2*tools ,calls=tags + game,plies=4+tools "
+    assert with_calls(mix, "template") == (
+        "tools,turns=2,calls=template+ 2*tools ,calls=tags + game,plies=4+tools,calls=template "
+    )
 
 
 def test_calls_are_limited() -> None:

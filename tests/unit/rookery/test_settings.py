@@ -62,6 +62,19 @@ def test_flags_win_over_environment_over_toml(toml: Path, monkeypatch: pytest.Mo
     assert (settings.port, settings.loaves, settings.rye, settings.run) == (1, 2, True, "from-toml")
 
 
+def test_nothing_of_one_command_line_is_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = parse("--port", "1", "--grains", "spelt", "--sizes", "5", "6", "--rye")
+    assert (first.port, first.grains, first.sizes, first.rye) == (1, ("spelt",), (5, 6), True)
+    with pytest.raises(SetupError):
+        parse("--loaves", "none")
+    with pytest.raises(SystemExit):
+        parse("--help")
+    assert parse() == Bakery()
+    monkeypatch.setenv("BAKERY_PORT", "2")
+    assert parse().port == 2
+    assert parse("--grains", "wheat").grains == ("wheat",)
+
+
 def test_every_member_of_a_run_reads_the_same_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOKERY_RUN", "quiet-rook")
     monkeypatch.setenv("ROOKERY_REDIS_URL", "redis://elsewhere:1/2")

@@ -71,7 +71,7 @@ def test_a_prompt_and_its_completion_have_no_template(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 20, deadline=None)
 @given(earlier=turns, question=words, answer=words)
 def test_only_the_last_answer_carries_loss(
     name: str, earlier: list[tuple[str, str]], question: str, answer: str

@@ -38,7 +38,7 @@ def tokenizer(tiny_model: Path):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(
     text=texts, said=answers, row_tokens=st.integers(16, 90), objective=st.sampled_from(sorted(OBJECTIVES))
 )

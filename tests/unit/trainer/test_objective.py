@@ -52,7 +52,7 @@ def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tu
     return policy.table_VV.grad, total
 
 
-@settings(max_examples=30)
+@settings(max_examples=3 * settings.default.max_examples // 10)
 @given(
     st.sampled_from(sorted(OBJECTIVES)),
     st.sampled_from(WEIGHTS),

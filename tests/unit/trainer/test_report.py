@@ -66,9 +66,11 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     patterns = {key: re.sub("[A-Z]+", "[a-z0-9_-]+", key) for key in explained()}
     unexplained = [key for key in written if not any(re.fullmatch(p, key) for p in patterns.values())]
     assert unexplained == []
-    # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
+    # After a kill, on a GPU, of real verdicts, of RookWorld's lines, of episodes.
     elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK", "perfect_TASK"}
     elsewhere |= {"distinct_candidates", "moves_PIECE", "best_moves_PIECE", "piece_distance"}
+    elsewhere |= {"episode_turns", "episode_turns_max", "calls_per_move"}
+    elsewhere |= {"won_OPPONENT", "drawn_OPPONENT", "lost_OPPONENT"}
     elsewhere |= {"process_reward", "claims_true", "reward_new", "legal_rate_new", "zero_variance_new"}
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
     assert set(unknown) <= elsewhere

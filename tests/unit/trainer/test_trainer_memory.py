@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from services.trainer.records import memory
-from services.trainer.records.memory import MIB, available_bytes, release_free, resident_bytes, watch
+from services.trainer.records.memory import MIB, available_bytes, resident_bytes, watch
 
 CPU = torch.device("cpu")
 
@@ -62,9 +62,16 @@ def test_version_1_groups_and_no_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
-def test_gaps_between_tensors_go_back_to_the_system() -> None:
-    tensors = [torch.ones(16_000) for _ in range(2_000)]  # 122 MiB, in pieces that glibc keeps on its heap
-    del tensors[:-1]  # the last one is at the top of the heap and keeps it from shrinking
-    before = resident_bytes()
-    release_free()
-    assert before - resident_bytes() > 64 * MIB
+def test_gaps_between_tensors_go_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_GAPS_MIB", 64)
+    step_memory = memory.StepMemory(torch.device("cpu"))
+    with step_memory.step():
+        pass
+    before = resident_bytes() / MIB
+    with step_memory.step() as figures:
+        tensors = [
+            torch.ones(16_000) for _ in range(2_000)
+        ]  # 122 MiB, in pieces that glibc keeps on its heap
+        del tensors[:-1]  # the last one is at the top of the heap and keeps it from shrinking
+    assert figures["resident_mib"] - before > 64
+    assert figures["resident_mib"] - resident_bytes() / MIB > 64

@@ -257,7 +257,7 @@ CHOICES = {
 }
 
 
-@settings(max_examples=30)
+@settings(max_examples=3 * settings.default.max_examples // 10)
 @given(st.fixed_dictionaries({}, optional={name: st.sampled_from(among) for name, among in CHOICES.items()}))
 def test_whatever_is_set_is_read_or_refused(chosen: dict[str, str | bool]) -> None:
     flags: list[str] = []

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import math
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,8 @@ from starlette.testclient import TestClient
 
 from rookery.access import TOKEN_VARIABLE
 from rookery.config.viewer import ViewerSettings
+from rookery.errors import InvalidInput
+from rookery.folder_lock import locked
 from services.viewer import play
 from services.viewer.app import STATIC, create_app
 from services.viewer.routes import READERS
@@ -57,7 +60,7 @@ def test_every_answer_forbids_foreign_scripts(client: TestClient) -> None:
 def test_it_changes_nothing_without_the_token(
     runs: Path, tmp_path: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in ("/api/runs/one/ask", "/api/runs/one/dead/1-0/replay"):
+    for path in ("/api/runs/one/ask", "/api/runs/one/serve", "/api/runs/one/dead/1-0/replay"):
         refused = client.post(path, json={"player": "engine"})
         assert (refused.status_code, "read-only" in refused.json()["title"]) == (403, True)
     monkeypatch.setenv(TOKEN_VARIABLE, "the-right-token-of-all")
@@ -95,6 +98,36 @@ def test_the_history_of_a_position_leaves_out_a_run_that_was_renamed(tmp_path: P
         ask = {"position": "hostile:1:1", "fen": fen}
         found = client.get("/api/runs/two/history", params=ask).json()
         assert (found["runs"], [group["run"] for group in found["groups"]]) == (["two"], ["two"])
+
+
+def test_a_copy_of_a_run_is_known_as_one_and_listed_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "one", seed=0, more=(hostile_group("one"),))
+    start = {"time": 0.0, "command": "rookery up --run one", "commit": "abc", "version": "1"}
+    manifest = {"id": "0123", "starts": [start]}
+    (tmp_path / "runs" / "one" / "run.json").write_text(json.dumps(manifest))
+    shutil.copytree(tmp_path / "runs" / "one", tmp_path / "runs" / "two")
+    with client_of(tmp_path / "runs", tmp_path) as client:
+        assert {run["name"]: run["id"] for run in client.get("/api/runs").json()} == {
+            "one": "0123",
+            "two": "0123",
+        }
+        assert client.get("/api/runs/two").json()["manifest"]["last_start"] == start
+        fen = client.get("/api/runs/one/groups/hostile").json()["prompt"]["fen"]
+        assert client.get("/api/runs/two/groups/hostile").status_code == 200
+        ask = {"position": "hostile:1:1", "fen": fen}
+        found = client.get("/api/runs/two/history", params=ask).json()
+    assert (found["runs"], len(found["groups"])) == (["one", "two"], 1)
+
+
+def test_the_own_redis_of_a_run_is_not_that_of_its_copy(tmp_path: Path) -> None:
+    endpoints = {"run": "one", "redis_url": f"unix://{tmp_path / 'redis.sock'}"}
+    for name in ("one", "two"):
+        write_run(tmp_path / "runs", name, seed=0)
+        (tmp_path / "runs" / name / "endpoints.json").write_text(json.dumps(endpoints))
+    with client_of(tmp_path / "runs", tmp_path) as client, locked(tmp_path / "runs" / "one"):
+        details = {name: client.get(f"/api/runs/{name}/dead").json()["detail"] for name in ("one", "two")}
+    assert "redis.sock" in details["one"]
+    assert "the Redis of run 'two' is not known" in details["two"]
 
 
 @pytest.mark.parametrize("sections", [[], {"positions": []}, None])
@@ -196,6 +229,9 @@ def test_a_position_of_ones_own(client: TestClient) -> None:
 
     assert ask(moves=["e4", "e7e5", "Nf3"])["moves"] == ["e2e4", "e7e5", "g1f3"]
     assert ask(pgn="1. f3 e5 2. g4 Qh4#")["over"] == "0-1 by checkmate"
+    shuffle = ["Nf3", "Nf6", "Ng1", "Ng8"] * 2
+    assert ask(moves=shuffle[:-1])["over"] is None, "as in matches, draws are not claimed in advance"
+    assert ask(moves=shuffle)["over"] == "1/2-1/2 by threefold repetition"
     assert ask(pgn='[FEN "8/8/8/8/8/4k3/4p3/4K3 b - - 0 1"]\n\n*')["turn"] == "black"
     for line, said in (
         ({"fen": "nonsense"}, "not a FEN: 'nonsense'"),
@@ -214,6 +250,12 @@ def test_a_position_of_ones_own(client: TestClient) -> None:
         ({"moves": ["e2e5"]}, "'e2e5' is not a legal move"),
     ):
         assert said in str(ask(**line)["detail"])
+
+
+async def test_nobody_is_asked_about_a_game_that_is_over() -> None:
+    drawn = play.MoveQuestion(player=play.ENGINE, moves=["Nf3", "Nf6", "Ng1", "Ng8"] * 2)
+    with pytest.raises(InvalidInput, match=r"^the game is over, 1/2-1/2 by threefold repetition: 'rnbqkbnr"):
+        await play.RunServices("", "").answer(drawn, drawn.board())
 
 
 def test_side_lines_cost_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,3 +294,61 @@ def test_the_bundle_is_of_its_sources() -> None:
     for name in ("package-lock.json", *sorted(f"src/{path.name}" for path in (WEB / "src").iterdir())):
         digest.update(f"{name}\n".encode() + (WEB / name).read_bytes())
     assert (STATIC / "sources.sha256").read_text().strip() == digest.hexdigest(), "make viewer"
+
+
+def _answer(player: str, question: str, outcome: str, **fields: object) -> str:
+    record = {
+        "key": f"{player}{question}",
+        "player": player,
+        "question": question,
+        "outcome": outcome,
+        **fields,
+    }
+    return json.dumps(record) + "\n"
+
+
+def test_a_battery_is_filtered_and_two_players_stand_side_by_side(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "exam"
+    folder.mkdir(parents=True)
+    verdict = {"outcome": "legal", "move": {"uci": "e2e4", "san": "e4"}, "regret": 0.25}
+    judged = {
+        "variant": "shuffled",
+        "fen": chess.STARTING_FEN,
+        "answers": [{"text": "\\boxed{e4}", "tokens": 7, "verdict": verdict}],
+    }
+    outcomes = ("failed", "solved")
+    lines = [
+        _answer("a", "p1", "", section="brittleness", **judged),
+        _answer("b", "p1", "illegal", section="brittleness", task="shuffled", text=HOSTILE["script"]),
+        *(_answer("a", f"puzzle {n}", "solved", section="puzzles/mates", moves=["e2e4"]) for n in range(25)),
+        *(_answer("b", f"puzzle {n}", outcomes[n % 2], section="puzzles/mates") for n in range(24)),
+        _answer("a", "old", "solved"),
+        "[1]\n", "{\n", _answer("a", "server", "", vllm=True),
+        _answer("a", "p2", "legal", tokens=math.inf), '{"player": "a", "question": ' + "[" * 10**5 + "\n",
+    ]  # fmt: skip
+    (folder / "answers.jsonl").write_text("".join(lines))
+    with client_of(tmp_path / "runs", tmp_path) as client:
+        assert [run["name"] for run in client.get("/api/runs").json()] == ["exam"]
+        assert client.get("/api/runs/exam").status_code == 200
+
+        def ask(**query: object) -> dict:
+            return client.get("/api/runs/exam/battery", params=query).json()
+
+        everything = ask()
+        assert (everything["players"], everything["questions"]) == (["a", "b"], 27)
+        assert everything["counts"]["section"] == {"brittleness": 2, "puzzles/mates": 49, "other": 1}
+        (row,) = ask(section="brittleness", player=["b", "a"])["rows"]
+        assert (row["task"], row["question"], row["fen"]) == ("shuffled", "p1", chess.STARTING_FEN)
+        assert [(a["player"], a["outcome"], a["move"], a["regret"], a["tokens"]) for a in row["answers"]] == [
+            ("b", "illegal", "", None, 0), ("a", "legal", "e2e4", 0.25, 7)
+        ]  # fmt: skip
+        assert row["answers"][0]["text"] == HOSTILE["script"]
+        both = ask(section="puzzles/mates", player=["b", "a"], outcome="failed")
+        assert both["questions"] == 12
+        assert both["counts"]["outcome"] == {"solved": 12, "failed": 12}
+        assert len(both["rows"]) == 12 and all(len(row["answers"]) == 2 for row in both["rows"])
+        assert ask(player="a", task="shuffled")["questions"] == 1
+        assert [len(ask(page=page)["rows"]) for page in (0, 1, 2)] == [20, 7, 0]
+        assert client.get("/api/runs/exam/battery", params={"player": ["a", "b", "c"]}).status_code == 422
+        (folder / "answers.jsonl").unlink()
+        assert ask()["players"] == []

@@ -27,6 +27,7 @@ from services.viewer import queries
 from services.viewer.filters import Filter
 from services.viewer.group import whole_group
 from services.viewer.index import Index
+from services.viewer.queries import Side
 from services.viewer.rescoring import rescore
 from services.viewer.runs import RunFolder, Runs
 from tests.builders import changed
@@ -350,6 +351,24 @@ def test_a_run_says_how_far_it_came_and_how_to_go_on(tmp_path: Path) -> None:
     assert run.course()["state"] == "unknown"
 
 
+def test_the_manifest_of_a_run_has_its_id_and_its_starts(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", seed=0)
+    run, file = Runs(tmp_path).find("one"), tmp_path / "one" / "run.json"
+    assert run.manifest() == {}
+    starts = [
+        {"time": 1.0, "command": f"rookery up --seed {n}", "commit": "", "version": "1"} for n in (0, 1)
+    ]
+    file.write_text(json.dumps({"id": "0123", "starts": starts}))
+    shown = {"id": "0123", "starts": 2, "first_start": starts[0], "last_start": starts[1]}
+    assert run.manifest() == shown
+    for damaged in ("", "[]", '{"id": 7}', '{"id": "0123", "starts": [7]}', '{"id":' * 10**5):
+        file.write_text(damaged)
+        assert run.manifest() == {}
+    for line in ("7", "[" * 10**4):  # the list of runs asks each of them
+        (run.path / "metrics.jsonl").write_text(f"{line}\n")
+        assert run.last_step() == {}
+
+
 def test_a_renamed_run_keeps_its_name_in_redis(tmp_path: Path) -> None:
     write_run(tmp_path, "one", seed=0)
     (tmp_path / "one" / "endpoints.json").write_text('{"run": "one"}')
@@ -357,6 +376,55 @@ def test_a_renamed_run_keeps_its_name_in_redis(tmp_path: Path) -> None:
     assert Runs(tmp_path).find("two").streams_name == "one"
     (tmp_path / "two" / "endpoints.json").write_text('{"run": "../one"}')
     assert Runs(tmp_path).find("two").streams_name == "two"
+
+
+def test_of_many_answers_the_histograms_are_of_some_groups(
+    viewed: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MOST_MEASURED", len(viewed.groups) * SIZE // 3)
+    found = queries.collapse(viewed.index, "one")
+    (counted,) = viewed.index.query("SELECT count(*) AS groups FROM groups WHERE run = 'one' AND g % 3 = 0")
+    assert (found["every"], 0 < counted["groups"] < len(viewed.groups)) == (3, True)
+    counts = {name: sum(map(sum, each["counts"])) for name, each in found["histograms"].items()}
+    assert (counts["length"], counts["entropy"]) == (counted["groups"] * SIZE, counted["groups"])
+
+
+def test_each_version_has_a_histogram_of_each_measure(viewed: SimpleNamespace) -> None:
+    found = queries.collapse(viewed.index, "one")
+    values = {
+        "reward": lambda group: group.rewards,
+        "length": lambda group: map(length, group.traces),
+        "surprise": lambda group: map(surprise, group.traces),
+        "entropy": lambda group: [
+            -fmean(logprob for trace in group.traces for logprob in trace.completion.logprobs)
+        ],
+    }
+    assert found["histograms"].keys() == {*values, "advantage"} == found["quantiles"].keys()
+    for name, values_of in values.items():
+        histogram = found["histograms"][name]
+        low, width, counts = histogram["low"], histogram["width"], histogram["counts"]
+        for version, bars in zip(found["versions"], counts, strict=True):
+            groups = [group for group in viewed.groups if group.policy.number == version]
+            measured = [value for group in groups for value in values_of(group)]
+            assert sum(bars) == len(measured)
+            # A value on an edge may count on either side of it.
+            for bar in range(1, queries.BARS - 1):
+                left, right = low + bar * width, low + (bar + 1) * width
+                inside = sum(left + 1e-9 < value < right - 1e-9 for value in measured)
+                assert inside <= bars[bar] <= sum(left - 1e-9 <= value <= right + 1e-9 for value in measured)
+    assert found["histograms"]["length"]["low"] % 1 == 0.5
+
+
+def test_groups_without_answers_have_empty_histograms(tmp_path: Path) -> None:
+    add_file(
+        tmp_path, "one", [replace(group, traces=()) for group in groups("one", seed=0, count=3)], first=0
+    )
+    index = Index(tmp_path / "index.duckdb")
+    index.refresh(Runs(tmp_path).find("one"))
+    found = queries.collapse(index, "one")
+    index.close()
+    assert (found["versions"], found["every"]) == ([0], 1)
+    assert [sum(map(sum, each["counts"])) for each in found["histograms"].values()] == [0] * 5
 
 
 def test_distributions_and_outcomes_are_counted_by_version(viewed: SimpleNamespace) -> None:
@@ -383,8 +451,31 @@ def test_collapse_is_counted_by_version(viewed: SimpleNamespace) -> None:
         assert found["series"]["zero_variance"][place] == pytest.approx(equal)
 
 
+def test_two_versions_on_the_positions_that_both_have(tmp_path: Path) -> None:
+    made = groups("one", seed=0, count=8)
+    again = [
+        replace(group, id=f"{group.id}-again", policy=PolicyVersion(5, "5" * 64), traces=other.traces)
+        for group, other in zip(made, groups("one", seed=1, count=8), strict=True)
+    ]
+    add_file(tmp_path, "one", [*made, *again], first=0)
+    index = Index(tmp_path / "index.duckdb")
+    index.refresh(Runs(tmp_path).find("one"))
+    found = queries.compare(index, Side("one", high=4), Side("one", low=5), number=0)
+    assert (found["positions"], found["empty"]) == (8, [])
+    changes = [fmean(b.rewards) - fmean(a.rewards) for a, b in zip(made, again, strict=True)]
+    assert found["difference"] == pytest.approx(fmean(changes))
+    sizes = [abs(row["second"] - row["first"]) for row in found["rows"]]
+    assert sizes == pytest.approx(sorted(map(abs, changes), reverse=True)), "the largest first"
+    assert {row["second_version"] for row in found["rows"]} == {5}
+    assert [len(row["first_answers"]) for row in found["rows"]] == [SIZE] * 8
+    same = queries.compare(index, Side("one", low=5), Side("one", low=5), number=0)["rows"][0]
+    assert same["first_answers"] == same["second_answers"]
+    assert queries.compare(index, Side("one"), Side("one", low=6), number=0)["empty"] == ["one"]
+    index.close()
+
+
 def test_two_runs_on_the_same_positions(viewed: SimpleNamespace) -> None:
-    found = queries.compare(viewed.index, "one", "two", number=0)
+    found = queries.compare(viewed.index, Side("one"), Side("two"), number=0)
     assert found["indexing"] == []
     differences = [
         fmean(b.rewards) - fmean(a.rewards) for a, b in zip(viewed.groups, viewed.others, strict=True)
@@ -400,7 +491,7 @@ def test_two_runs_on_the_same_positions(viewed: SimpleNamespace) -> None:
         on_it = queries.history(viewed.index, row["position"], row["fen"], runs)
         assert [group["run"] for group in on_it] == runs
     assert found["empty"] == []
-    unread = queries.compare(viewed.index, "one", "three", number=0)
+    unread = queries.compare(viewed.index, Side("one"), Side("three"), number=0)
     assert unread["empty"] == unread["indexing"] == ["three"]
 
 
@@ -568,6 +659,33 @@ def test_queries_at_the_same_time(viewed: SimpleNamespace) -> None:
 
     found = asyncio.run(many())
     assert found == [found[0]] * 16
+
+
+@pytest.mark.parametrize("side", ["w", "b"])
+def test_a_game_that_the_opponent_begins_is_shown_with_its_first_move(tmp_path: Path, side: str) -> None:
+    fen = f"rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R {side} KQkq - 0 3"
+    add_file(tmp_path, "one", [game_group("one", fen=fen, colours="both")], first=0)
+    run, index = Runs(tmp_path).find("one"), Index(tmp_path / "index.duckdb")
+    index.refresh(run)
+    shown = whole_group(index, run, "games")["traces"]
+    assert [(trace["turn"], len(trace["before"])) for trace in shown] == [
+        *((turn, 0) for turn in range(6)),
+        *((turn, int(turn == 0)) for turn in range(3)),
+    ]
+    board, sides = chess.Board(fen), []
+    for trace in shown[6:]:
+        for move in trace["before"]:
+            board.push_uci(move["uci"])
+            assert move["fen"] == board.fen()
+        assert trace["real_fen"] == board.fen()
+        assert trace["mirrored"] == (not board.turn)
+        sides.append(board.turn)
+        for move in trace["played"]:
+            board.push_uci(move["uci"])
+    assert sides == [side == "b"] * 3
+    assert len(board.move_stack) == 1 + 4
+    assert [trace["result"] for trace in shown[6:]] == ["lost"] * 3
+    index.close()
 
 
 @pytest.mark.parametrize("side", ["w", "b"])

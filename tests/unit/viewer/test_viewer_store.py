@@ -8,12 +8,15 @@ from types import SimpleNamespace
 import pytest
 from starlette.testclient import TestClient
 
+from rookery.codec import encode_position
 from rookery.config.viewer import ViewerSettings
 from rookery.errors import NotFound, SetupError
 from rookery.remote import open_store
+from rookery.streams import DEAD_FILE, DeadLetter, dump_letters
 from services.viewer import store
 from services.viewer.app import create_app
 from services.viewer.store import Store
+from tests.unit.rookery.records import POSITION
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +94,26 @@ def test_runs_are_listed_by_their_folders_alone(client: TestClient, asked: list[
     for _ in range(2):
         assert {run["name"] for run in client.get("/api/runs").json()} == {"a", "b", "c"}
     assert asked == [f"file://{tmp_path}/runs", f"file://{tmp_path}/archive"]
+
+
+def test_dead_letters_come_from_the_archive_if_redis_is_not_known(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = encode_position(POSITION)
+    letters = [
+        DeadLetter("1-0", "positions", "7-0", "no such move", position),
+        DeadLetter("2-0", "traces", "8-0", "not finite", b""),
+    ]
+    (tmp_path / "archive" / "run=b" / DEAD_FILE).write_bytes(dump_letters(letters))
+    answer = client.get("/api/runs/b/dead")
+    fields = ("id", "stream", "entry", "reason", "item", "replayable")
+    assert [tuple(letter[name] for name in fields) for letter in answer.json()] == [
+        ("2-0", "traces", "8-0", "not finite", "", False),
+        ("1-0", "positions", "7-0", "no such move", POSITION.id, False),
+    ]
+    monkeypatch.setattr("services.viewer.store.LIST_S", 0.0)
+    (tmp_path / "archive" / "run=b" / DEAD_FILE).write_bytes(dump_letters(letters[1:]))
+    assert [letter["id"] for letter in client.get("/api/runs/b/dead").json()] == ["2-0"], "as they are now"
 
 
 def test_the_redis_of_another_machine_is_not_asked(client: TestClient) -> None:

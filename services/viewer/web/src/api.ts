@@ -41,7 +41,7 @@ export interface Summary {
   reward: number | null;
   regret: number | null;
   legal: number | null;
-  bins: { low: number; high: number; legal: number; other: number }[];
+  bins: { low: number; high: number; legal: number; other: number; grades: Record<string, number> }[];
   outcomes: { outcome: string; count: number }[];
 }
 
@@ -50,6 +50,13 @@ export type Step = Record<string, number>;
 interface Estimate {
   mean: number | null;
   ci95: [number | null, number | null] | null;
+}
+
+interface Start {
+  time: number | null;
+  command: string;
+  commit: string;
+  version: string;
 }
 
 export interface Overview {
@@ -69,6 +76,7 @@ export interface Overview {
   trainer: Record<string, unknown>;
   scheme: string;
   players: string[];
+  manifest: { id?: string; starts?: number; first_start?: Start; last_start?: Start };
   course: {
     state: string;
     step: number;
@@ -149,6 +157,8 @@ export interface Trace {
   mirrored: boolean;
   /** The policy's move and its opponent's, each with the position after it. */
   played: (Move & { fen: string })[];
+  /** The move by which the opponent began the game, before its first turn. */
+  before: (Move & { fen: string })[];
   observation: string;
   completion: { text: string; logprobs: number[]; finish_reason: string; seed: number };
   verdict: Verdict;
@@ -181,8 +191,16 @@ export interface WholeGroup {
   age: number | null;
 }
 
+/** How often each version has which values: bars of one width, from `low` on, by the place of its version. */
+export interface Bars {
+  low: number;
+  width: number;
+  counts: number[][];
+}
+
 export interface Panel {
   title: string;
+  bars?: Bars;
   low: number | null;
   high: number | null;
   series: { key: string; label: string; dotted: boolean; x: number[]; y: (number | null)[] }[];
@@ -195,6 +213,9 @@ export interface Curves {
 
 export interface Collapse {
   quantiles: Record<string, (number | null)[][]>;
+  histograms: Record<string, Bars>;
+  /** One group in so many is in the quantiles and histograms. */
+  every: number;
   outcomes: Record<string, (number | null)[]>;
   versions: number[];
   series: Record<string, (number | null)[]>;
@@ -239,12 +260,27 @@ export interface Rescored {
   }[];
 }
 
+export interface BatteryPage {
+  players: string[];
+  counts: Record<string, Record<string, number>>;
+  questions: number;
+  page_size: number;
+  rows: {
+    section: string;
+    task: string;
+    question: string;
+    fen: string;
+    answers: { player: string; outcome: string; move: string; regret: number | null; tokens: number; text: string }[];
+  }[];
+}
+
 export interface DeadLetter {
   id: string;
   stream: string;
   entry: string;
   reason: string;
   item: string;
+  replayable: boolean;
 }
 
 export interface Line {
@@ -260,6 +296,9 @@ export interface Line {
 
 export interface Players {
   models: { name: string; path: string }[];
+  versions: number[];
+  /** The version that this viewer serves. */
+  serving: { version: number; state: "starting" | "ready" | "failed"; problem: string; model: string; style: string } | null;
   styles: string[];
   inference: string;
   reward: string;

@@ -1,8 +1,8 @@
 // Line charts over steps or versions, and the histogram of rewards.
 
 import uPlot from "uplot";
-import type { Panel, Summary } from "./api";
-import { count, fixed, h, short, signed } from "./dom";
+import type { Curves, Panel, Summary } from "./api";
+import { count, fixed, h, percent, short, signed } from "./dom";
 
 // Okabe and Ito's colours, which the colour-blind tell apart, darkened or lightened for contrast with the page.
 const COLOURS = {
@@ -26,30 +26,36 @@ export function chart(panel: Panel, onclick?: (x: number) => void, { smooth = 1,
     return row;
   });
   const plain = panel.series.filter((series) => !series.dotted).length || 1;
-  const colour = (index: number): string =>
-    colours[(panel.series[index]?.dotted ? index - plain : index) % colours.length] ?? "#888";
+  const colour = (index: number): string => panel.bars ? style("--ink")
+    : colours[(panel.series[index]?.dotted ? index - plain : index) % colours.length] ?? "#888";
+  const shares = panel.bars?.counts.map((bars) => {
+    const total = bars.reduce((sum, each) => sum + each, 0) || 1;
+    return bars.map((each) => each / total);
+  }) ?? [];
+  const most = Math.max(0.01, ...shares.flat());
   const legend = panel.series.map((series, index) =>
     h("li", { "--colour": colour(index), class: series.dotted ? "dotted" : "" },
       series.label, " ", h("b", {}, short(series.y.at(-1)))));
   const where = h("span", { class: "muted" });
   const save = (url: string, kind: string): void =>
     (h("a", { href: url, download: `${panel.title}.${kind}` }) as HTMLAnchorElement).click();
-  const table = (): string => [["x", ...panel.series.map(({ label }) => `"${label.replaceAll('"', '""')}"`)],
-    ...xs.map((x, index) => [x, ...rows.map((row) => row[index] ?? "")])].map((line) => line.join(",")).join("\n");
+  const edges = (bar: number): string => `${short(edge(panel.bars, bar))} to ${short(edge(panel.bars, bar + 1))}`;
+  const table = (): string => [["x", ...[...panel.series.map(({ label }) => label), ...(shares[0] ?? []).map((_, bar) => `share ${edges(bar)}`)]
+    .map((label) => `"${label.replaceAll('"', '""')}"`)],
+    ...xs.map((x, index) => [x, ...rows.map((row) => row[index] ?? ""), ...(shares[index] ?? [])])].map((line) => line.join(",")).join("\n");
   const downloads = h("span", { class: "downloads" },
     h("button", { class: "link", title: "The figures of this chart", onclick: () => save(URL.createObjectURL(new Blob([`${table()}\n`], { type: "text/csv" })), "csv") }, "CSV"), " ",
     h("button", { class: "link", title: "The picture of this chart",
       onclick: () => save((canvas.querySelector("canvas") as HTMLCanvasElement).toDataURL(), "png") }, "PNG"));
   const canvas = h("div", { class: "plot", role: "img", "aria-label": `${panel.title}: ${spoken(panel)}` });
-  const ink = getComputedStyle(document.documentElement).getPropertyValue("--muted").trim() || "#777";
-  const grid = getComputedStyle(document.documentElement).getPropertyValue("--line").trim() || "#ddd";
+  const [ink, grid] = [style("--muted"), style("--line")];
   const font = "11px system-ui, sans-serif";
   const options = (width: number): uPlot.Options => ({
     width,
     height: HEIGHT,
     legend: { show: false },
     cursor: { sync: { key: "steps" }, drag: { x: true, y: false }, points: { size: 6 } },
-    scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (_, low, high) => limits(panel, low, high) } },
+    scales: { x: { time: false, ...(shares.length ? { range: (_: uPlot, low: number, high: number): [number, number] => [low - half(0), high + half(xs.length - 1)] } : {}) }, y: log ? { distr: 3 } : { range: (_, low, high) => limits(panel, low, high) } },
     axes: [
       { stroke: ink, font, grid: { show: false }, ticks: { stroke: grid, size: 4 }, size: 26,
         incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 1000000] },
@@ -68,9 +74,12 @@ export function chart(panel: Panel, onclick?: (x: number) => void, { smooth = 1,
       })),
     ],
     hooks: {
+      drawClear: [(plot) => paint(plot)],
       setCursor: [(plot) => {
         const at = plot.cursor.idx;
-        where.replaceChildren(at === null || at === undefined ? "" : ` at ${count(xs[at])}`);
+        const bar = panel.bars ? Math.floor((plot.posToVal(plot.cursor.top ?? 0, "y") - panel.bars.low) / panel.bars.width) : -1;
+        const share = shares[at ?? -1]?.[bar];
+        where.replaceChildren(at === null || at === undefined ? "" : ` at ${count(xs[at])}${share === undefined ? "" : `: ${percent(share)} from ${edges(bar)}`}`);
         legend.forEach((item, index) => {
           const value = at === null || at === undefined ? panel.series[index]?.y.at(-1) : rows[index]?.[at];
           item.querySelector("b")?.replaceChildren(short(value));
@@ -78,6 +87,28 @@ export function chart(panel: Panel, onclick?: (x: number) => void, { smooth = 1,
       }],
     },
   });
+  /** Half the distance of a version to its neighbours, which its column fills. */
+  const half = (index: number): number => {
+    const gaps = [index - 1, index].filter((left) => left >= 0 && left + 1 < xs.length)
+      .map((left) => (xs[left + 1] ?? 0) - (xs[left] ?? 0));
+    return gaps.length ? Math.min(...gaps) / 2 : 0.5;
+  };
+  /** The histograms, behind the lines. */
+  const paint = ({ ctx, bbox, valToPos }: uPlot): void => {
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.fillStyle = style("--good");
+    shares.forEach((bars, index) => bars.forEach((share, bar) => {
+      if (!share) return;
+      const [left, right] = [-1, 1].map((side) => Math.round(valToPos((xs[index] ?? 0) + side * half(index), "x", true)));
+      const [bottom, top] = [bar, bar + 1].map((each) => Math.round(valToPos(edge(panel.bars, each), "y", true)));
+      ctx.globalAlpha = 0.1 + 0.9 * Math.sqrt(share / most);
+      ctx.fillRect(left ?? 0, top ?? 0, (right ?? 0) - (left ?? 0), (bottom ?? 0) - (top ?? 0));
+    }));
+    ctx.restore();
+  };
   let plot: uPlot | null = null;
   const resized = new ResizeObserver(([entry]) => {
     const width = Math.floor(entry?.contentRect.width ?? 0);
@@ -90,8 +121,20 @@ export function chart(panel: Panel, onclick?: (x: number) => void, { smooth = 1,
     const at = plot?.cursor.idx;
     if (at !== null && at !== undefined) onclick(xs[at] ?? 0);
   });
-  return h("figure", { class: "card chart" }, h("figcaption", {}, h("h3", {}, panel.title, where), downloads, h("ul", {}, legend)),
+  return h("figure", { class: "card chart" }, h("figcaption", {}, h("h3", {}, panel.title, where), downloads,
+    h("ul", {}, legend, shares.length ? h("li", { class: "shade" }, "darkest ", h("b", {}, percent(most))) : null)),
     canvas);
+}
+
+/** The panels of two runs that are compared, and of one at a glance. */
+export const CURVES = ["Reward", "Share of answers", "Regret of legal moves", "Entropy, nats per token"];
+
+/** A panel with the same one of another run over it, dotted. */
+export function overlaid(panel: Panel, other: Curves, name: string): Panel {
+  const second = [...other.training, ...other.strength].find(({ title }) => title === panel.title);
+  const plain = (each: Panel): Panel["series"] => each.series.filter(({ dotted }) => !dotted);
+  return !second ? panel : { ...panel, series: [...plain(panel),
+    ...plain(second).map((series) => ({ ...series, label: `${name}: ${series.label}`, dotted: true }))] };
 }
 
 /** Running means over `width` values, those before and at each. */
@@ -103,7 +146,15 @@ function smoothed(values: (number | null)[], width: number): (number | null)[] {
   });
 }
 
+/** The lower edge of a bar. */
+const edge = (bars: Panel["bars"], bar: number): number => bars ? bars.low + bar * bars.width : 0;
+
+/** A colour of the theme. */
+const style = (name: string): string =>
+  getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "#777";
+
 function limits(panel: Panel, low: number, high: number): [number, number] {
+  if (panel.bars) return [panel.bars.low, edge(panel.bars, panel.bars.counts[0]?.length ?? 1)];
   const bottom = panel.low ?? low;
   const top = panel.high ?? high;
   const room = (top - bottom || Math.abs(top) || 1) * 0.06;
@@ -125,20 +176,17 @@ export function histogram(summary: Summary, chosen: (low: string, below: string)
     if (!all) return h("span", { class: "bar" });
     return h("a", {
       class: chosen(low, below) ? "bar chosen" : "bar", href: link(low, below), title: label, "aria-label": label,
-      "--legal": bin.legal / most, "--other": bin.other / most,
-    }, h("i", { class: "other" }), h("i", { class: "legal" }));
+    }, Object.entries(bin.grades).reverse().filter(([, value]) => value)
+      .map(([name, value]) => h("i", { class: name, "--part": value / most })));
   });
   const [first, last] = [summary.bins[0], summary.bins.at(-1)];
   const [low, high] = [first?.low ?? 0, last?.high ?? 0];
   const mark = (value: number | null, name: string): HTMLElement | null =>
     value === null || high <= low || value < low || value > high ? null
-      : h("span", { class: `mark ${name}`, "--at": (value - low) / (high - low), title: `${name} ${signed(value, 3)}` },
+      : h("span", { class: `mark ${name}${(value - low) / (high - low) < 0.2 ? " left" : ""}`, "--at": (value - low) / (high - low), title: `${name} ${signed(value, 3)}` },
         name === "mean" ? `mean ${signed(value, 2)}` : "0");
   return h("div", { class: "histogram" },
-    h("ul", { class: "key", "aria-label": "Colours of the bars" },
-      h("li", {}, h("i", { class: "swatch good" }), "legal moves"),
-      h("li", {}, h("i", { class: "swatch illegal" }), "no legal move"),
-      h("li", {}, `highest bar: ${count(most)} answers`)),
+    h("div", { class: "axis" }, h("span", {}, `${count(most)} answers`)),
     h("div", { class: "bars", role: "group", "aria-label": "Histogram of rewards" }, bars, mark(summary.reward, "mean"),
       low < 0 && high > 0 ? mark(0, "zero") : null),
     h("div", { class: "axis" }, h("span", {}, short(first?.low)), h("span", {}, "reward"),

@@ -1,11 +1,11 @@
 // The same positions in other versions and runs, and the same answers under another reward.
 
 import { filterOf } from "./answers";
-import { type Comparison, get, type Group, Problem, type Rescored } from "./api";
+import { type Comparison, type Curves, get, type Group, Problem, type Rescored } from "./api";
 import { board } from "./board";
-import { chart } from "./chart";
+import { chart, CURVES, overlaid } from "./chart";
 import { count, empty, h, percent, short, signed, visible, words } from "./dom";
-import { chip, grade, groupRow, key, indexing, pager, tile } from "./parts";
+import { chip, grade, groupRow, key, indexing, pager, section, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 export async function position({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
@@ -30,20 +30,33 @@ export async function position({ run, query }: Route, signal: AbortSignal): Prom
 }
 
 export async function compare({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
-  const names = (await get<{ name: string }[]>("runs", signal)).map((each) => each.name).filter((name) => name !== run);
+  const names = (await get<{ name: string }[]>("runs", signal)).map((each) => each.name);
   const other = query.get("with") ?? "";
-  const chosen = (event: Event): void =>
-    go(path(run, "compare", "", { with: (event.currentTarget as HTMLSelectElement).value }));
-  const pick = h("select", { "aria-label": "Other run", onchange: chosen },
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    const values = Object.fromEntries(new FormData(event.currentTarget as HTMLFormElement)) as Record<string, string>;
+    go(path(run, "compare", "", changed(query, { ...values, page: "" })));
+  };
+  const pick = h("select", { name: "with", "aria-label": "Other run",
+    onchange: (event: Event) => (event.currentTarget as HTMLSelectElement).form?.requestSubmit() },
     h("option", { value: "" }, "choose a run"),
-    names.map((name) => h("option", { value: name, selected: name === other }, name)));
+    names.map((name) => h("option", { value: name, selected: name === other }, name === run ? "other versions of this run" : name)));
+  const versions = (side: string, label: string): HTMLElement =>
+    h("span", { class: "versions" }, " versions ", ["min", "max"].map((bound) => h("input", { name: `${side}_${bound}`, type: "number", min: 0,
+      value: query.get(`${side}_${bound}`) ?? "", placeholder: bound === "min" ? "from" : "to",
+      "aria-label": `${label}, versions ${bound === "min" ? "from" : "to"}` })));
   const head = [h("h1", {}, "Compare"),
-    h("p", { class: "choice" }, h("b", {}, run), " with ", pick, " on the positions that both have")];
+    h("form", { class: "choice", onsubmit: submit }, h("b", {}, run), versions("first", run), " with ", pick,
+      versions("second", other || "the other"), h("button", {}, "Compare"), " on the positions that both have")];
   if (!other) return h("div", {}, head,
     empty("Two runs, the same positions",
-    "Runs with the same games and seed are fed the same positions in the same order."));
+    "Runs with the same games and seed are fed the same positions in the same order. A run meets a position again, in another version, only with `--max-positions`."));
   const page = Number(query.get("page") ?? 0);
-  const data = await get<Comparison>(`runs/${run}/compare/${encodeURIComponent(other)}?page=${page}`, signal);
+  const [data, first, second] = await Promise.all([
+    get<Comparison>(`runs/${run}/compare/${encodeURIComponent(other)}?${changed(query, { with: "" })}`, signal),
+    get<Curves>(`runs/${run}/curves`, signal),
+    get<Curves>(`runs/${encodeURIComponent(other)}/curves`, signal),
+  ]);
   const top = [head, indexing(data.indexing, signal)];
   if (data.empty.length) return h("div", {}, top,
     empty(`No answers of ${data.empty.join(" and ")}`, "There are none in the archive."));
@@ -56,8 +69,12 @@ export async function compare({ run, query }: Route, signal: AbortSignal): Promi
       tile("difference", `${signed(data.difference, 3)} ± ${short(data.margin)}`, "95% interval over positions")),
     h("p", { class: "muted" },
       sure ? "The interval does not contain 0. " : "The interval contains 0: this is no difference yet. ",
-      "Rewards compare only under the same scheme, and versions differ from row to row. ",
-      h("a", { href: path(run, "training", "", { with: other }) }, "Their curves")),
+      "Rewards compare only under the same scheme, and versions differ from row to row."),
+    other === run ? null : section("Curves",
+      h("div", { class: "charts narrow" }, first.training.filter(({ title }) => CURVES.includes(title))
+        .map((panel) => chart(overlaid(panel, second, other)))),
+      h("p", { class: "actions" }, h("a", { href: path(run, "training", "", { with: other }) }, "All curves of both"))),
+    h("h2", {}, "Positions, the largest differences first"),
     key(),
     h("ol", { class: "groups" }, data.rows.map((row) => h("li", { class: "group-row" },
       h("a", { href: path(run, "position", "", { position: row.position, fen: row.fen }), class: "mini",

@@ -11,9 +11,8 @@ export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLEle
     letters = await get<DeadLetter[]>(`runs/${run}/dead`, signal);
   } catch (error) {
     if (signal.aborted || !(error instanceof Problem)) throw error;
-    const { course } = await get<Overview>(`runs/${run}`, signal);
     return h("div", {}, h("h1", {}, "Dead letters"), empty("They are in the run's Redis, which cannot be asked",
-      `${error.message}${course.go_on ? `. Go on with the run to see them: \`${course.go_on}\`` : ""}`));
+      `${error.message}${await goOn(run, signal, "to see them")}`));
   }
   const replay = (letter: DeadLetter): HTMLElement => {
     const said = h("span", { role: "status" });
@@ -28,11 +27,18 @@ export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLEle
     } }, "Replay");
     return h("span", {}, button, " ", said);
   };
+  const replayable = letters.some((letter) => letter.replayable);
   return h("div", {}, h("h1", {}, "Dead letters"),
     letters.length
-      ? [h("p", {}, tokenField()), table(["stream", "item", "reason", "entry", ""],
+      ? [h("p", {}, replayable ? tokenField() : `The run's Redis is not up, or has lost them: these are what the archive kept.${
+        await goOn(run, signal, "to put them back")}`), table(["stream", "item", "reason", "entry", ""],
         letters.map((letter) =>
         [letter.stream, h("code", {}, visible(letter.item)), h("span", { class: "reason" }, visible(letter.reason)),
-        letter.entry, replay(letter)]), "Dead letters")]
+        letter.entry, letter.replayable ? replay(letter) : ""]), "Dead letters")]
       : empty("No dead letters", "Every position and group of this run could be handled."));
+}
+
+async function goOn(run: string, signal: AbortSignal, why: string): Promise<string> {
+  const { course } = await get<Overview>(`runs/${run}`, signal);
+  return course.go_on ? ` Go on with the run ${why}: \`${course.go_on}\`` : "";
 }

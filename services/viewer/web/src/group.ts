@@ -1,7 +1,7 @@
 // One group: the board with its arrows, and all answers side by side.
 
 import { get, type Sentence, type Trace, type Verdict, type WholeGroup } from "./api";
-import { arrow, board, mover, type Brush, type DrawShape } from "./board";
+import { arrow, board, mover, turnOf, type Brush, type DrawShape } from "./board";
 import { LAST_LIST } from "./answers";
 import { chart } from "./chart";
 import { fixed, h, type Mark, modelText, percent, short, signed, visible, words } from "./dom";
@@ -23,7 +23,8 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
   const turn = played ? data.traces[chosen] ?? data.traces[0] ?? null : null;
   // Of an episode of several turns, one is on the board; of answers to one position, all are.
   const group = turn ? [turn] : data.traces;
-  const shown = board(turn?.real_fen ?? data.prompt.fen, { coordinates: true });
+  const shown = board(turn?.real_fen ?? data.prompt.fen, { coordinates: true,
+    orientation: turnOf((turn && data.traces.find(({ episode }) => episode === turn.episode)?.real_fen) ?? data.prompt.fen) });
   const best = group.find((trace) => trace.verdict.best)?.verdict.best ?? null;
   const show = (traces: Trace[]): void => shown.draw(shapes(traces, best?.uci ?? null, !!turn?.mirrored));
   const pick = (trace: Trace | null): void => show(trace ? [trace] : group);
@@ -50,7 +51,7 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
           [["best", "engine's best"], ["played", "played"], ["bad", "played, regret 0.3 or more"],
             ["named", "candidate"]].map(([name, label]) =>
             h("li", {}, h("i", { class: `swatch arrow-${name}` }), label ?? ""))),
-        facts(data, route)),
+        facts(data, route, turn?.real_fen ?? data.position.fen)),
       h("div", {},
         turn ? game(data, turn, route) : null,
         h("nav", { class: "modes", "aria-label": "What the text shows" }, MODES.map(([value, label]) =>
@@ -108,12 +109,12 @@ function card(trace: Trace, data: WholeGroup, index: number, route: Route, mode:
     mode && (mode !== "ratio" || trace.ratios) ? tokens(trace, mode) : modelText(completion.text, mode ? [] : marks(trace.sentences)),
     trace.observation ? h("div", { class: "observation" }, h("small", {}, "then"), modelText(trace.observation)) : null,
     h("footer", {},
-      h("span", {}, `${completion.logprobs.length} tokens`),
+      h("span", { title: "Length of the answer" }, `${completion.logprobs.length} tokens`),
       h("span", { title: "Mean negative log-probability, nats a token" }, `surprise ${short(trace.surprise)}`),
-      completion.finish_reason !== "stop" ? h("span", {}, `finished: ${completion.finish_reason}`) : null,
+      completion.finish_reason !== "stop" ? h("span", { title: "Why the answer ended: length is the limit of tokens" }, `finished: ${completion.finish_reason}`) : null,
       verdict.regret !== null ? h("span", { title: "Win probability of the best move less that of this one" }, `regret ${short(verdict.regret)}`) : null,
       Object.entries(verdict.components).map(([name, value]) => h("span", { title: "A term of the reward" }, `${words(name)} ${signed(value, 3)}`)),
-      trace.candidates.length ? h("span", {}, `candidates ${trace.candidates.map((move) => move.san).join(" ")}`)
+      trace.candidates.length ? h("span", { title: "Legal moves that the text names before its answer" }, `candidates ${trace.candidates.map((move) => move.san).join(" ")}`)
         : null));
 }
 
@@ -131,37 +132,58 @@ export function marks(sentences: Sentence[]): Mark[] {
   });
 }
 
-/** The games of a group. */
-const pgn = (data: WholeGroup): string => episodes(data.traces).map((turns, index) => {
+/** The games of a group; an answer to one position is a game of one move. */
+const pgn = (data: WholeGroup): string => [...new Set(data.traces.map(({ episode }) => episode))].map((index) => {
+  const turns = data.traces.filter(({ episode }) => episode === index);
   const [, side, , , , number] = data.position.fen.split(" ");
   const first = 2 * (Number(number) - 1) + (side === "b" ? 1 : 0);
   const result = /: (1-0|0-1|1\/2-1\/2), /.exec(turns.at(-1)?.observation ?? "")?.[1] ?? "*";
-  const moves = turns.flatMap(({ played }) => played).map(({ san }, ply) => (first + ply) % 2 ? (ply ? san
+  const moves = turns.flatMap(({ before, played }) => [...before, ...played]).map(({ san }, ply) => (first + ply) % 2 ? (ply ? san
     : `${Math.ceil((first + ply) / 2)}... ${san}`) : `${(first + ply) / 2 + 1}. ${san}`);
-  return `[Event "Episode ${index + 1}"]\n[Result "${result}"]\n[SetUp "1"]\n[FEN "${data.position.fen}"]\n\n${moves.join(" ")} ${result}\n`;
+  const names = ["White", "Black"].map((colour) => `[${colour} "${sides(turns).includes(colour) ? `policy v${data.policy.number}` : "opponent"}"]`);
+  return `[Event "Episode ${index + 1}"]\n${names.join("\n")}\n[Result "${result}"]\n[SetUp "1"]\n[FEN "${data.position.fen}"]\n\n${moves.join(" ")} ${result}\n`;
 }).join("\n");
+
+/** The colours that the policy has in an episode. */
+const sides = (turns: Trace[]): string[] =>
+  ["White", "Black"].filter((colour) => turns.some(({ real_fen }) => turnOf(real_fen) === colour.toLowerCase()));
 
 /** An episode of several turns as one plays through it: its moves, its evaluations, and the other episodes. */
 function game(data: WholeGroup, turn: Trace, route: Route): HTMLElement {
   const at = (trace: Trace | undefined): string => path(route.run, "groups", route.id,
     changed(route.query, { answer: String(data.traces.indexOf(trace ?? turn)) }));
   const all = episodes(data.traces);
+  const isGame = data.position.episode.startsWith("game") || all.some((each) => each.filter(({ played }) => played.length).length > 1);
   const turns = all[turn.episode] ?? [];
   const reward = (list: Trace[]): number => list.reduce((sum, each) => sum + each.verdict.reward, 0);
-  const plies = turns.flatMap((each) => each.played.map((move, index) => ({ each, move, index })));
-  const ply = turns.map((each) => each.turn + 1);
+  const plies = turns.flatMap((each) => [...each.before.map((move) => ({ each, move, index: 1 })),
+    ...each.played.map((move, index) => ({ each, move, index }))]);
+  let made = 0;
+  /** The half-moves of the game before each turn. */
+  const starts = turns.map(({ before, played }) => {
+    const start = made + before.length;
+    made = start + played.length;
+    return start;
+  });
+  /** White's win probability by half-move: after it was made or, without a turn there, as the next turn has it. */
+  const wins = new Map<number, number | null>();
+  const forWhite = (trace: Trace, win: number | null): number | null =>
+    win === null || turnOf(trace.real_fen) === "white" ? win : 1 - win;
+  turns.forEach((each, index) => {
+    const start = starts[index] ?? 0;
+    if (!wins.has(start)) wins.set(start, forWhite(each, each.verdict.win_before));
+    if (each.played.length) wins.set(start + 1, forWhite(each, each.verdict.win_after));
+  });
   const step = (by: number, label: string, key: string): HTMLElement => {
     const next = turns[turns.indexOf(turn) + by];
     return next ? h("a", { href: at(next), "data-key": key }, label) : h("span", { class: "off" }, label);
   };
-  const series = (name: string, label: string, value: (trace: Trace) => number | null) =>
-    ({ key: name, label, dotted: name === "regret", x: ply, y: turns.map(value) });
   return h("section", { class: "card game" },
     h("nav", { class: "facets", "aria-label": "Episodes" }, all.map((each, index) => h("a",
       { class: "switch", href: at(each[0]), "aria-current": index === turn.episode ? "true" : null },
-      `Episode ${index + 1}: ${each[0]?.result ?? `${each.length} turn${each.length > 1 ? "s" : ""}`}, ${signed(reward(each))}`))),
+      `Episode ${index + 1}${isGame ? `, ${sides(each).join(" and ")}` : ""}: ${each[0]?.result ?? `${each.length} turn${each.length > 1 ? "s" : ""}`}, ${signed(reward(each))}`))),
     h("p", {}, h("b", {}, `${data.position.episode}: `),
-      `the policy plays ${data.position.fen.split(" ")[1] === "b" ? "Black" : "White"}, ${turns.length} turns`,
+      isGame ? `the policy plays ${sides(turns).join(" and ")}, ` : null, `${turns.length} turns`,
       turn.result ? `, ${turn.result}${turns.at(-1)?.observation.replace(/^[^:]*:/, ":") ?? ""}` : ""),
     plies.length ? h("ol", { class: "moves", "aria-label": "Moves" }, plies.map(({ each, move, index }) =>
       h("li", {}, index ? h("span", { class: "muted" }, move.san)
@@ -169,10 +191,11 @@ function game(data: WholeGroup, turn: Trace, route: Route): HTMLElement {
           "aria-current": each === turn ? "true" : null }, move.san)))) : null,
     h("nav", { class: "pager", "aria-label": "Turns" }, step(-1, "← Turn before", "ArrowLeft"),
       h("span", {}, `Turn ${turn.turn + 1} of ${turns.length}`), step(1, "Turn after →", "ArrowRight")),
-    turns.some(({ verdict }) => verdict.win_after !== null) ? chart({ title: "Win probability after each move, and regret, by turn",
-      low: 0, high: 1, series: [series("win", "win probability", (trace) => trace.verdict.win_after),
-        series("regret", "regret", (trace) => trace.verdict.regret)] },
-      (x) => go(at(turns[x - 1]), true)) : null);
+    isGame && [...wins.values()].some((win) => win !== null) ? chart({ title: "White's win probability, and the policy's regret, by half-move",
+      low: 0, high: 1, series: [
+        { key: "win", label: "White's win probability", dotted: false, x: [...wins.keys()], y: [...wins.values()] },
+        { key: "regret", label: "regret", dotted: true, x: starts.map((start) => start + 1), y: turns.map(({ verdict }) => verdict.regret) }] },
+      (x) => go(at(turns.filter((_, index) => (starts[index] ?? 0) < Math.max(x, 1)).at(-1)), true)) : null);
 }
 
 /** Why an answer has no importance ratios. */
@@ -227,10 +250,11 @@ const time = (seconds: number | null): string =>
   seconds === null || Number.isNaN(new Date(seconds * 1000).getTime()) ? "–"
     : `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
-function facts(data: WholeGroup, route: Route): HTMLElement {
+function facts(data: WholeGroup, route: Route, fen: string): HTMLElement {
   const { sampling } = data;
   const engine = data.traces.find((trace) => trace.verdict.engine)?.verdict;
   const rows: [string, string][] = [
+    ["FEN", fen],
     ["version", `${data.policy.number}`],
     ["adapter", data.policy.sha256.slice(0, 16)],
     ["base model", data.base_model.split("@")[0]?.split("/").at(-1) ?? ""],
@@ -245,11 +269,11 @@ function facts(data: WholeGroup, route: Route): HTMLElement {
     h("p", { class: "actions" },
       h("a", { href: path(route.run, "position", "", { position: data.position.id, fen: data.prompt.fen }) },
         "Follow this position"),
-      h("a", { href: `https://lichess.org/analysis/${data.position.fen.replaceAll(" ", "_")}`, rel: "noreferrer", target: "_blank" }, "Lichess"),
-      h("button", { class: "link", onclick: () => void navigator.clipboard.writeText(data.position.fen) }, "Copy FEN"),
+      h("a", { href: `https://lichess.org/analysis/${fen.replaceAll(" ", "_")}`, rel: "noreferrer", target: "_blank" }, "Lichess"),
+      h("button", { class: "link", onclick: () => void navigator.clipboard.writeText(fen) }, "Copy FEN"),
       h("a", { href: `/api/runs/${encodeURIComponent(route.run)}/groups/${encodeURIComponent(route.id)}`, download: `${data.id}.json` }, "JSON"),
-      data.traces.some(({ turn }) => turn) ? h("a", { href: URL.createObjectURL(new Blob([pgn(data)], { type: "application/x-chess-pgn" })), download: `${data.id}.pgn` }, "PGN") : null,
-      h("a", { href: path(route.run, "play", "", { fen: data.position.fen }) }, "Play from here")),
+      data.traces.some(({ played }) => played.length) ? h("a", { href: URL.createObjectURL(new Blob([pgn(data)], { type: "application/x-chess-pgn" })), download: `${data.id}.pgn` }, "PGN") : null,
+      h("a", { href: path(route.run, "play", "", { fen }) }, "Play from here")),
     h("details", {}, h("summary", {}, `Prompt, ${data.prompt_tokens} tokens, style ${data.prompt.style}`),
       data.prompt.messages.map((message) => h("div", {}, h("h3", {}, message.role), modelText(message.content)))));
 }

@@ -2,6 +2,7 @@
 
 import { answers } from "./answers";
 import { token } from "./api";
+import { battery } from "./battery";
 import { compare, position, rescore } from "./compare";
 import { dead } from "./dead";
 import { count, empty, h } from "./dom";
@@ -15,11 +16,12 @@ import { training } from "./training";
 type View = (route: Route, signal: AbortSignal) => Promise<HTMLElement>;
 
 const VIEWS: Record<string,
-  View> = { "": overview, answers, groups: group, training, position, compare, rescore, play, dead };
+  View> = { "": overview, answers, groups: group, training, battery, position, compare, rescore, play, dead };
 const TABS: [string, string, string][] = [
   ["", "Overview", "o"],
   ["answers", "Answers", "a"],
   ["training", "Training", "t"],
+  ["battery", "Battery", "b"],
   ["compare", "Compare", "c"],
   ["rescore", "Rescore", "r"],
   ["play", "Play", "p"],
@@ -44,7 +46,7 @@ function shell(): void {
     { class: "icon", title: "Light or dark (key: l)", "aria-label": "Light or dark", onclick: flip }, "◐");
   const keys = h("button",
     { class: "icon", title: "Keys (key: ?)", "aria-label": "Keys", onclick: () => help.showModal() }, "?");
-  const rows: [string, string][] = [["g then o a t c r p d", "go to a view"], ["j k", "next, previous row or answer"],
+  const rows: [string, string][] = [["g then o a t b c r p d", "go to a view"], ["j k", "next, previous row or answer"],
     ["Enter", "open it"], ["1 to 9", "choose an answer of a group"], ["[ ]", "previous, next group"],
     ["← →", "previous, next turn of a game"], ["/", "search"],
     ["l", "light or dark"], ["?", "these keys"]];

@@ -1,20 +1,23 @@
 // The list of runs, and one run at a glance.
 
 import { type Curves, get, type Overview, type Step, type Summary } from "./api";
-import { chart, histogram } from "./chart";
+import { chart, CURVES, histogram } from "./chart";
 import { count, empty, h, percent, short, signed, visible, words } from "./dom";
-import { problem, progress, section, table, tile } from "./parts";
+import { key, problem, progress, section, table, tile } from "./parts";
 import { changed, path, type Route } from "./route";
 
 export async function runs(_: Route, signal: AbortSignal): Promise<HTMLElement> {
-  const all = await get<{ name: string; last_step: Step }[]>("runs", signal);
+  const all = await get<{ name: string; id: string; last_step: Step }[]>("runs", signal);
   if (!all.length) return h("div", {}, h("h1", {}, "Runs"),
     empty("No runs yet", "Start one with `rookery demo`: it appears here with its first step."));
   const figure = (step: Step, key: string, text: (value: number) => string): string =>
     key in step ? text(step[key] ?? 0) : "–";
   const time = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
-  const row = (name: string, step: Step): (Node | string)[] => [
-    h("a", { href: path(name), class: "strong row-link" }, name),
+  const copies = ({ name, id }: { name: string; id: string }): string[] =>
+    all.filter((other) => id && other.id === id && other.name !== name).map((other) => other.name);
+  const row = (name: string, step: Step, same: string[]): (Node | string)[] => [
+    h("span", {}, h("a", { href: path(name), class: "strong row-link" }, name),
+      same.length ? h("span", { class: "muted" }, ` the same run as ${same.join(", ")}`) : null),
     figure(step, "step", count),
     figure(step, "reward", (value) => signed(value, 3)),
     figure(step, "legal_rate", (value) => percent(value, 1)),
@@ -25,7 +28,7 @@ export async function runs(_: Route, signal: AbortSignal): Promise<HTMLElement> 
   return h("div", {},
     h("h1", {}, "Runs"),
     table(["run", "step", "reward", "legal moves", "regret", "entropy", "last step"],
-      all.map((each) => row(each.name, each.last_step)), "Runs"));
+      all.map((each) => row(each.name, each.last_step, copies(each))), "Runs"));
 }
 
 export async function overview({ run }: Route, signal: AbortSignal): Promise<HTMLElement> {
@@ -35,7 +38,6 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
     get<Curves>(`runs/${run}/curves`, signal),
   ]);
   const step = data.last_step;
-  const wanted = ["Reward", "Share of answers", "Regret of legal moves", "Entropy, nats per token"];
   return h("div", {},
     h("h1", {}, run),
     progress(data.indexed.files, data.indexed.of),
@@ -46,22 +48,22 @@ export async function overview({ run }: Route, signal: AbortSignal): Promise<HTM
     data.course.go_on ? h("p", { class: "muted" }, "Go on with: ", h("code", {}, data.course.go_on)) : null,
     about(data),
     h("div", { class: "tiles wide" },
-      tile("step", count(step["step"] ?? 0)),
-      tile("reward", signed(step["reward"], 3)),
-      tile("legal moves", percent(step["legal_rate"], 1)),
-      tile("regret", short(step["regret"])),
-      tile("entropy", short(step["entropy"]), "nats per token"),
+      tile("step", count(step["step"] ?? 0), "training steps made: the newest version"),
+      tile("reward", signed(step["reward"], 3), "mean of the answers of the last step"),
+      tile("legal moves", percent(step["legal_rate"], 1), "share of the answers of the last step"),
+      tile("regret", short(step["regret"]), "win probability of the best move less that of the one played, mean of legal moves"),
+      tile("entropy", short(step["entropy"]), "nats per token: 0 if the policy always answers alike"),
       tile("equal rewards", percent(step["zero_variance_share"]), "groups without variance: nothing to learn from")),
     section("All answers, by reward",
       summary.all_answers
-        ? histogram(summary, () => false,
-          (low, below) => path(run, "answers", "", changed(new URLSearchParams(), { reward_min: low, reward_below: below })))
+        ? [key(), histogram(summary, () => false,
+          (low, below) => path(run, "answers", "", changed(new URLSearchParams(), { reward_min: low, reward_below: below })))]
         : empty("No answers in the archive yet",
           "The archive writes a file every minute, or when 256 groups are complete.")),
     curves.training.length
       ? section("Training",
       h("div", { class: "charts narrow" },
-      curves.training.filter((panel) => wanted.includes(panel.title)).map((panel) => chart(panel)))) : null,
+      curves.training.filter((panel) => CURVES.includes(panel.title)).map((panel) => chart(panel)))) : null,
     evaluation(data),
     lastVersions(data),
     account(data));
@@ -92,15 +94,22 @@ function verdict({ course, players: names, evaluation: metrics }: Overview): str
       still > 0.5 ? ` ${percent(still)} of the last groups have equal rewards, so there is little to learn from.` : ""}`;
 }
 
+const utc = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+
 /** What the run is: the settings that matter. */
-function about({ settings, trainer, scheme, course, archive }: Overview): HTMLElement | null {
-  const time = course.first_step_at === null ? null : `${new Date(course.first_step_at * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+function about({ settings, trainer, scheme, course, archive, manifest }: Overview): HTMLElement | null {
+  const time = course.first_step_at === null ? null : utc(course.first_step_at);
+  const { first_start: first, last_start: last, starts = 0 } = manifest;
+  const code = (start: typeof last): string | null => start ? start.commit || `version ${start.version}` : null;
   const kl = trainer["kl"] ? `${words(String(trainer["kl"]))}, ${trainer["kl_coefficient"] ?? 0}` : null;
   const rows = [["model", settings["model"]], ["preset", settings["preset"]], ["scheme", scheme],
     ["objective", [trainer["objective"], trainer["baseline"]].filter(Boolean).join(", ")], ["learning rate", trainer["lr"]], ["KL", kl],
     ["LoRA rank", trainer["lora_rank"]], ["style", settings["style"] ?? archive.style],
     ["groups a step", settings["batch_groups"] && `${settings["batch_groups"]} of ${settings["group_size"]} answers`],
-    ["games", settings["source"]], ["seed", settings["seed"]], ["first step", time]]
+    ["games", settings["source"]], ["seed", settings["seed"]], ["started", first?.time ? utc(first.time) : null], ["first step", time],
+    ["started again", starts > 1 ? `${count(starts - 1)}×, last ${last?.time ? utc(last.time) : "at an unknown time"}` : null],
+    ["id", manifest.id], ["command", last?.command], ["commit", code(last)],
+    ["first commit", code(first) === code(last) ? null : code(first)]]
     .filter(([, value]) => value !== null && value !== undefined && value !== "");
   return rows.length ? h("dl", { class: "about" },
     rows.map(([name, value]) => h("div", {}, h("dt", {}, String(name)), h("dd", {}, visible(String(value)))))) : null;

@@ -17,7 +17,7 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
     get<Overview>(`runs/${run}`, signal),
   ]);
   const opponent = query.get("against") ?? "";
-  const style = query.get("style") ?? about.archive.style ?? "mover-squares";
+  const style = query.get("style") ?? (players.serving?.style || null) ?? about.archive.style ?? "mover-squares";
   const to = (values: Record<string, string>): void => go(path(run, "play", "", changed(query, values)), true);
   const verdict = h("div", { class: "verdict", role: "status" });
   const refuse = (error: unknown): void =>
@@ -48,7 +48,7 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
       const reply = await post<Reply>(`runs/${run}/ask`,
         { fen: line.start, moves: line.moves, player, style, max_tokens: Number(about.settings["max_tokens"] ?? 64) });
       if (signal.aborted) return;
-      show(reply, player, verdict, shown);
+      show(reply, player === players.serving?.model ? `Version ${players.serving.version}` : player, verdict, shown);
       if (then && reply.move) await push(reply.move.uci);
     } catch (error) {
       refuse(error);
@@ -58,6 +58,7 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
   return h("div", { class: "play" },
     h("h1", {}, "Play"),
     missing(players, about),
+    serve(run, players, signal),
     h("div", { class: "group-columns" },
       h("aside", { class: "board-side" }, h("div", { class: "board-frame" }, shown.element),
         h("p", { class: "under-board" },
@@ -83,8 +84,33 @@ const destinations = (line: Line): Map<Key, Key[]> =>
 const full = (line: Line, from: string, target: string): string =>
   (line.dests[from] ?? []).find((uci) => uci === from + target || uci === `${from}${target}q`) ?? from + target;
 
-function missing(players: Players, { name, writable }: Overview): HTMLElement | null {
-  const said = [players.inference && `The policy cannot be asked: ${players.inference}. A version of a run that is down is served by “rookery serve players run:${name}@VERSION”, whose address “rookery view --inference-url” takes.`,
+/** Which version is served here, and a choice of another one. */
+function serve(run: string, players: Players, signal: AbortSignal): HTMLElement | null {
+  const { serving, versions } = players;
+  if (!versions.length) return null;
+  const said = h("span", { role: "status" }, !serving ? "" : serving.state === "ready" ? `Version ${serving.version} is served here.`
+    : serving.state === "failed" ? `Version ${serving.version} could not be served: ${serving.problem}`
+      : `Version ${serving.version} is being loaded, which takes about a minute …`);
+  if (serving?.state === "starting") setTimeout(() => signal.aborted || go(location.href, true), 2000);
+  const submit = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    const version = Number(new FormData(event.currentTarget as HTMLFormElement).get("version"));
+    said.replaceChildren("Starting …");
+    try {
+      await post(`runs/${run}/serve`, { version });
+      if (!signal.aborted) go(location.href, true);
+    } catch (error) {
+      said.replaceChildren((error as Error).message);
+    }
+  };
+  return h("form", { class: "choice", onsubmit: submit },
+    h("label", {}, "Version ", h("select", { name: "version" }, [...versions].reverse().map((version) =>
+      h("option", { value: version, selected: version === serving?.version }, String(version))))),
+    h("button", {}, "Serve it"), said);
+}
+
+function missing(players: Players, { writable }: Overview): HTMLElement | null {
+  const said = [players.inference && `The policy cannot be asked: ${players.inference}.${players.versions.length ? " This page can serve a version of it." : ""}`,
     players.reward && `The engine cannot be asked: ${players.reward}`,
     writable ? "" : "This viewer is read-only: set ROOKERY_TOKEN, or start it by `rookery view`."].filter(Boolean);
   return said.length ? h("div", { class: "notice" }, said.map((each) => h("p", {}, each))) : null;
@@ -93,7 +119,8 @@ function missing(players: Players, { name, writable }: Overview): HTMLElement | 
 function controls(players: Players, style: string, ask: (player: string, then: boolean) => void,
   against: (player: string) => void, styled: (name: string) => void, push: (move: string) => Promise<void>): HTMLElement {
   const select = h("select", { id: "player" }, h("option", { value: "engine" }, "engine"),
-    players.models.map(({ name }) => h("option", { value: name }, name))) as HTMLSelectElement;
+    players.models.map(({ name }) => h("option", { value: name, selected: name === players.serving?.model },
+      name === players.serving?.model ? `version ${players.serving.version}` : name))) as HTMLSelectElement;
   const submit = (event: Event): void => {
     event.preventDefault();
     void push(String(new FormData(event.currentTarget as HTMLFormElement).get("move")).trim());

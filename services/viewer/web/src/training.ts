@@ -1,8 +1,8 @@
 // How a run goes: signs of collapse, strength of versions, curves.
 
 import { type Collapse, type Curves, get, type Panel } from "./api";
-import { chart } from "./chart";
-import { empty, h, words } from "./dom";
+import { chart, overlaid } from "./chart";
+import { count, empty, h, words } from "./dom";
 import { section } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
@@ -19,6 +19,7 @@ const MEASURES: Record<string, string> = {
   advantage: "Advantages of answers",
   length: "Tokens of answers",
   surprise: "Surprise of answers, nats a token",
+  entropy: "Entropy by position, nats a token",
 };
 
 /** Panels of the metrics that are signs of collapse, too. */
@@ -34,12 +35,7 @@ export async function training({ run, query }: Route, signal: AbortSignal): Prom
     get<Collapse>(`runs/${run}/collapse`, signal),
   ]);
   const look = { smooth: Number(query.get("smooth") ?? 1), log: query.has("log") };
-  const drawn = (panel: Panel): HTMLElement => {
-    const second = others && [...others.training, ...others.strength].find(({ title }) => title === panel.title);
-    const more = second ? second.series.filter(({ dotted }) => !dotted)
-      .map((series) => ({ ...series, label: `${other}: ${series.label}`, dotted: true })) : [];
-    return chart(second ? { ...panel, series: [...panel.series.filter(({ dotted }) => !dotted), ...more] } : panel, undefined, look);
-  };
+  const drawn = (panel: Panel): HTMLElement => chart(others ? overlaid(panel, others, other) : panel, undefined, look);
   const to = (values: Record<string, string>): void => go(path(run, "training", "", changed(query, values)));
   const pick = (name: string, label: string, options: [string, string][]): HTMLElement =>
     h("label", {}, `${label} `, h("select", { onchange: (event: Event) => to({ [name]: (event.currentTarget as HTMLSelectElement).value }) },
@@ -61,12 +57,12 @@ export async function training({ run, query }: Route, signal: AbortSignal): Prom
       series: [line("policy", collapse.series["surprise"] ?? [])] },
   ];
   const moving = Object.entries(MEASURES).map(([name, title]): Panel => ({
-    title, low: null, high: null,
+    title, low: null, high: null, ...(collapse.histograms[name] ? { bars: collapse.histograms[name] } : {}),
     series: [["median", 1], ["10% are below", 0], ["90% are below", 2]].map(([label, place]) =>
       line(String(label), collapse.quantiles[name]?.[Number(place)] ?? [], label !== "median")),
   }));
   const outcomes: Panel = { title: "Outcomes, share", low: 0, high: 1.03,
-    series: Object.entries(collapse.outcomes).map(([name, shares]) => line(words(name), shares)) };
+    series: Object.entries(collapse.outcomes).sort(([a], [b]) => Number(b === "legal") - Number(a === "legal")).map(([name, shares]) => line(words(name), shares)) };
   const pieces = Object.entries(PIECES).map(([piece, name]): Panel => ({
     title: `Moves by ${name}, share`, low: 0, high: null,
     series: [line("policy", collapse.pieces[piece] ?? []), line("engine", collapse.best_pieces[piece] ?? [], true)],
@@ -77,7 +73,8 @@ export async function training({ run, query }: Route, signal: AbortSignal): Prom
     section("Is it collapsing?",
       collapse.versions.length
         ? [h("p", { class: "muted" },
-          "By version, from the archive and the trainer's metrics. Click on a version to read its answers. Lines that fall together, or a piece far from the engine's share, are signs."),
+          "By version, from the archive and the trainer's metrics. Click on a version to read its answers. Lines that fall together, or a piece far from the engine's share, are signs. In histograms, a column is a version: the darker, the more of its answers have the value. The entropy by position is the mean surprise of all tokens of its answers.",
+          collapse.every > 1 ? ` The histograms are of one group in ${count(collapse.every)}.` : null),
           h("div", { class: "charts narrow" }, [...panels, outcomes, ...moving, ...signs, ...pieces].map((panel) => chart(panel, open)))]
         : empty("No groups in the archive yet", "They appear here when the archive has written its first file.")),
     curves.strength.length

@@ -16,7 +16,6 @@ from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import drain, policies
 from services.inference.server.plugin import RookeryPlugin, ServerState
 from services.inference.server.sleep import Sleeper
-from tests.waiting import eventually
 
 ADAPTER = Adapter(PolicyVersion(3, "0" * 64), "a", "m")
 
@@ -27,6 +26,8 @@ class Engine:
     def __init__(self) -> None:
         self.did: list[str] = []
         self.fault: Exception | None = None
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.may_answer.set()
 
     def _do(self, what: str) -> None:
         if fault := self.fault:
@@ -63,7 +64,8 @@ def app(engine: Engine) -> FastAPI:
     @app.post("/v1/completions")
     async def complete() -> dict[str, Any]:
         engine.did.append("asked")
-        await asyncio.sleep(0.02)
+        engine.asked.set()
+        await engine.may_answer.wait()
         engine.did.append("answered")
         return {}
 
@@ -91,9 +93,13 @@ def ask(client: InferenceClient) -> "asyncio.Task[httpx.Response]":
 async def test_requests_in_flight_are_answered_first_and_later_ones_wait(
     client: InferenceClient, engine: Engine
 ) -> None:
+    engine.may_answer.clear()
     first = ask(client)
-    await eventually(lambda: engine.did[:1] == ["asked"], every_s=0.001)
-    await client.sleep()
+    await engine.asked.wait()
+    sleeping = asyncio.create_task(client.sleep())
+    await asyncio.sleep(0.01)
+    engine.may_answer.set()
+    await sleeping
     await client.sleep()
     assert engine.did == ["asked", "answered", "sleep 1"]
     second = ask(client)
@@ -154,11 +160,14 @@ async def test_what_fails_leaves_it_as_it_was(
     await client.wake_up()
     assert (await waiting).status_code == 200
     monkeypatch.setattr(drain.RequestDrainer, "limit_s", 0.0)
+    engine.asked.clear()
+    engine.may_answer.clear()
     slow = ask(client)
-    await eventually(lambda: engine.did[-1] == "asked", every_s=0.001)
+    await engine.asked.wait()
     with pytest.raises(PeerFault, match="requests in flight did not end within 0 s: 1"):
         await client.sleep()
     later = ask(client)
+    engine.may_answer.set()
     assert (await slow).status_code == 200
     assert not later.done(), "until the trainer gives up"
     await client.wake_up()

@@ -1,0 +1,150 @@
+"""What needs vLLM itself, and no server: what the plugin replaces, and the check of flags and models."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from rookery.config.inference import ServerSettings
+from rookery.errors import SetupError
+from tests.conftest import ROOT
+
+pytestmark = [pytest.mark.vllm, pytest.mark.torch]
+
+torch = pytest.importorskip("torch")
+
+from services.inference.server import vllm_command  # noqa: E402
+from services.inference.server.engine_plugin import (  # noqa: E402
+    add_lora_linear,
+    decode_tokens_once,
+    fork_cpu_engine,
+    slots_and_order,
+)
+
+SLOTS, RANK, WIDTH = 4, 8, 24
+SLICES = (32, 16)
+
+
+class Wrapper:
+    """What the function reads of vLLM's wrapper."""
+
+    def __init__(self, slots: list[int]) -> None:
+        self.slots, self.order = slots_and_order(torch.tensor(slots))
+
+
+def _weights() -> "tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]":
+    torch.manual_seed(0)
+    a = tuple(torch.randn(SLOTS, 1, RANK, WIDTH) for _ in SLICES)
+    return a, tuple(torch.randn(SLOTS, 1, size, RANK) for size in SLICES)
+
+
+def _stock(slots: list[int], x: "torch.Tensor", y: "torch.Tensor") -> "torch.Tensor":
+    from vllm.lora.ops.torch_ops import bgmv_expand_slice, bgmv_shrink
+
+    indices, y, start = torch.tensor(slots), y.clone(), 0
+    for a, b, size in zip(*_weights(), SLICES, strict=True):
+        shrunk = torch.zeros(len(slots), RANK)
+        bgmv_shrink(x, a, shrunk, indices, 0.5)
+        bgmv_expand_slice(shrunk, b, y, indices, start, size, True)
+        start += size
+    return y
+
+
+@pytest.mark.parametrize("slots", [[2] * 5, [0, 3, 3, 1, 0], [1], [1, 1, 0, 0]])
+def test_with_an_adapter_the_numbers_are_vllms(slots: list[int]) -> None:
+    x, y = torch.randn(len(slots), WIDTH), torch.randn(len(slots), sum(SLICES))
+    expected = _stock(slots, x, y)
+    add_lora_linear(Wrapper(slots), y, x, *_weights(), 0.5, SLICES)
+    assert torch.allclose(y, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("slots", [[-1, 2, -1, 0], [-1, -1]])
+def test_without_an_adapter_nothing_is_added(slots: list[int]) -> None:
+    x, y = torch.randn(len(slots), WIDTH), torch.randn(len(slots), sum(SLICES))
+    before, stock = y.clone(), _stock(slots, x, y)
+    add_lora_linear(Wrapper(slots), y, x, *_weights(), 0.5, SLICES)
+    base = torch.tensor(slots) < 0
+    assert torch.equal(y[base], before[base])
+    assert torch.allclose(y[~base], stock[~base], atol=1e-4)
+    from vllm import __version_tuple__ as version
+
+    assert torch.allclose(stock[base], before[base]) == (version >= (0, 33)), "0.33 has mended it"
+
+
+def test_a_token_is_decoded_once_to_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoTokenizer
+    from vllm.tokenizers.detokenizer_utils import convert_ids_list_to_tokens
+    from vllm.v1.engine import logprobs
+
+    monkeypatch.setattr(logprobs, "convert_ids_list_to_tokens", convert_ids_list_to_tokens)
+    tokenizer = AutoTokenizer.from_pretrained("models/rook-small")
+    tokens = [*range(len(tokenizer)), *range(20)]
+    expected = convert_ids_list_to_tokens(tokenizer, tokens)
+    decode_tokens_once()
+    assert logprobs.convert_ids_list_to_tokens(tokenizer, tokens) == expected
+    monkeypatch.setattr(type(tokenizer), "decode", None)
+    assert logprobs.convert_ids_list_to_tokens(tokenizer, tokens) == expected
+
+
+@pytest.mark.parametrize(("system", "method"), [("linux", "fork"), ("darwin", "spawn")])
+def test_the_engine_is_a_fork_on_linux_alone(
+    monkeypatch: pytest.MonkeyPatch, system: str, method: str
+) -> None:
+    from vllm.utils.system_utils import get_mp_context
+    from vllm.v1.engine import utils
+
+    monkeypatch.setattr(utils, "get_mp_context", get_mp_context)
+    monkeypatch.setattr(os, "register_at_fork", lambda **hooks: None)
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    fork_cpu_engine()
+    assert utils.get_mp_context().get_start_method() == method
+
+
+def settings(*flags: str) -> ServerSettings:
+    return ServerSettings.parse(list(flags), prog="server")
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("--quantisation fp8", "vLLM has no flag '--quantisation'; did you mean '--quantization'?"),
+        ("--quant fp8", "vLLM has no flag '--quant'"),
+        ("--block-size many", "--block-size: .*'many'"),
+        ("--quantization fp8 -q --no-enable-prefix-caching", "expected one argument"),
+    ],
+)
+def test_flags_are_checked_with_vllms_own_parser(flags: str, reason: str) -> None:
+    vllm_command.check_flags(
+        settings("--vllm", "--kv_cache_dtype=fp8 --speculative-config.method ngram -q fp8")
+    )
+    with pytest.raises(SetupError, match=reason):
+        vllm_command.check_flags(settings(f"--vllm={flags}"))
+
+
+NO_END = {
+    "config.json": "eos_token_id",
+    "generation_config.json": "eos_token_id",
+    "tokenizer_config.json": "eos_token",
+}
+
+
+@pytest.mark.parametrize("kept", [*NO_END, ""])
+def test_a_model_whose_answers_would_not_end_is_refused(tmp_path: Path, kept: str) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(ROOT / "models" / "rook-tiny", model)
+    for name, key in NO_END.items():
+        if name != kept:
+            values = json.loads((model / name).read_text())
+            (model / name).write_text(json.dumps(values | {key: None}))
+    chosen = settings("--model", str(model))
+    if kept == "config.json":
+        (model / "generation_config.json").unlink()  # vLLM reads it instead
+    if kept:
+        vllm_command.command(chosen, port=1, cpu=True)
+    else:
+        with pytest.raises(SetupError, match=r"model' has no end token, .* eos_token in tokenizer_config"):
+            vllm_command.command(chosen, port=1, cpu=True)
