@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,21 +15,29 @@ from services.trainer.records.memory import MIB, available_bytes, resident_bytes
 CPU = torch.device("cpu")
 
 
-def hold_and_drop(mib: int) -> None:
-    held = bytearray(b"x" * (mib * MIB))
-    del held
+def run_alone(function: str) -> list[int]:
+    """Returns what `function` of this file prints, in a process of its own: what other tests still hold or
+    drop would count."""
+    code = f"import runpy; runpy.run_path({__file__!r})[{function!r}]()"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    return [int(number) for number in output.split()]
+
+
+def print_peaks() -> None:
+    before = resident_bytes()
+    for mib in (60, 5):
+        with watch(CPU) as peak:
+            held = bytearray(b"x" * (mib * MIB))
+            del held
+        print(peak.bytes - before)
 
 
 def test_the_peak_of_a_stretch_of_work_is_seen() -> None:
-    before = resident_bytes()
-    with watch(CPU) as high:
-        hold_and_drop(60)
-    with watch(CPU) as low:
-        hold_and_drop(5)
-    assert high.bytes - before > 55 * MIB
+    high, low = run_alone("print_peaks")
+    assert high > 55 * MIB
     if not os.access("/proc/self/clear_refs", os.W_OK):
         pytest.skip("this kernel does not let the mark be set back")
-    assert low.bytes < high.bytes - 30 * MIB
+    assert low < high - 30 * MIB
 
 
 def test_available_counts_what_is_held_already() -> None:
@@ -61,17 +71,22 @@ def test_version_1_groups_and_no_groups(tmp_path: Path) -> None:
     assert memory._cgroup_free_bytes(tmp_path, tmp_path / "absent") == memory._UNLIMITED
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
-def test_gaps_between_tensors_go_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_GAPS_MIB", 64)
-    step_memory = memory.StepMemory(torch.device("cpu"))
+def print_gaps() -> None:
+    memory._GAPS_MIB = 64
+    step_memory = memory.StepMemory(CPU)
     with step_memory.step():
         pass
-    before = resident_bytes() / MIB
+    before = resident_bytes()
     with step_memory.step() as figures:
-        tensors = [
-            torch.ones(16_000) for _ in range(2_000)
-        ]  # 122 MiB, in pieces that glibc keeps on its heap
-        del tensors[:-1]  # the last one is at the top of the heap and keeps it from shrinking
-    assert figures["resident_mib"] - before > 64
-    assert figures["resident_mib"] - resident_bytes() / MIB > 64
+        # 122 MiB, in pieces that glibc keeps on its heap; the last one keeps it from shrinking.
+        tensors = [torch.ones(16_000) for _ in range(2_000)]
+        del tensors[:-1]
+    held = int(figures["resident_mib"] * MIB)
+    print(held - before, held - resident_bytes())
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
+def test_gaps_between_tensors_go_back_to_the_system() -> None:
+    growth, released = run_alone("print_gaps")
+    assert growth > 64 * MIB
+    assert released > 64 * MIB
