@@ -40,8 +40,8 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="
     state_max_tokens: NonNegativeInt = 0
     """Longest answer to RookWorld's task A, in tokens; 0 means max_tokens."""
     influence_share: float = Field(default=0.07, ge=0, le=1)
-    """Share of the groups in which the influence of sentences is measured, if the scheme has `influence`. That
-    takes 2.7 times as long as generation for such a group (`python -m bench.influence`)."""
+    """Share of the groups in which the influence of sentences is measured, if the scheme has `influence`.
+    Measuring a group takes 2.7 times as long as generating it (`python -m bench.influence`)."""
     seed: int = 0
     """Seed of the run. Each completion's seed is derived from it and the group's id."""
     accept_reward_version: str = ""
