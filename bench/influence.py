@@ -1,8 +1,8 @@
 """`python -m bench.influence RUN`: what it costs to measure the influence of sentences.
 
-The run's base model is asked for as many answers to the prompts of its archive as the run had, and then for
-the effects of the sentences of the archived answers, both with `--callers` groups at a time, in turns.
-Rollouts measure a share of the groups (`influence_share`), so `ratio` times that share is the cost beside
+Each round takes other groups from the run's archive. First the run's base model generates as many answers to
+their prompts as the run had, then the effects of the archived answers' sentences are measured. Rollouts
+measure a share of the groups (`influence_share`), so `ratio` times that share is what it adds to the time of
 generation.
 """
 
@@ -32,24 +32,30 @@ def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(prog="python -m bench.influence", description=__doc__)
     parser.add_argument("run", type=Path, help="folder of a run with single moves")
-    parser.add_argument("--groups", type=int, default=64, help="the first so many of a round")
+    parser.add_argument("--groups", type=int, default=64, help="in a round")
     parser.add_argument("--callers", type=int, default=8, help="groups at a time")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of generating and measuring")
     parser.add_argument("--device", default="auto", help="of the server, as its --device")
     arguments = parser.parse_args()
     archive = TraceArchive(open_folder(str(arguments.run / "archive")))
-    groups = list(islice(archive.groups(), arguments.groups * arguments.rounds))
+    groups = list(islice(archive.groups(), arguments.groups * arguments.rounds + arguments.callers))
+    warm_up, groups = groups[: arguments.callers], groups[arguments.callers :]
     if len(groups) < arguments.rounds:
-        sys.exit(f"{arguments.run}/archive has {len(groups)} groups; give a run with at least one a round")
+        sys.exit(f"{arguments.run}/archive: too few groups to warm up and for {arguments.rounds} rounds")
+    if not any(verdict.sentences for group in groups for verdict in group.verdicts):
+        sys.exit(f"{arguments.run}/archive: no sentence was read; its scheme needs `truth` or `influence`")
     with (
         tempfile.TemporaryDirectory(prefix="bench-influence-") as folder,
         serving(Path(groups[0].base_model.partition("@")[0]), Path(folder), device=arguments.device) as url,
     ):
-        print(json.dumps(asyncio.run(_measure(url, groups, arguments.rounds, arguments.callers)), indent=2))
+        rounds = [groups[number :: arguments.rounds] for number in range(arguments.rounds)]
+        print(json.dumps(asyncio.run(_measure(url, warm_up, rounds, callers=arguments.callers)), indent=2))
 
 
-async def _measure(url: str, groups: Sequence[TraceGroup], rounds: int, callers: int) -> dict[str, Any]:
-    """Each round has other groups, so that no prompt but its own is in the server's cache."""
+async def _measure(
+    url: str, warm_up: Sequence[TraceGroup], rounds: Sequence[Sequence[TraceGroup]], *, callers: int
+) -> dict[str, Any]:
+    """The seconds of each round; no prompt is in the server's cache before its own."""
     async with InferenceClient(url) as client:
         model = next(iter(await client.served()))
 
@@ -68,18 +74,15 @@ async def _measure(url: str, groups: Sequence[TraceGroup], rounds: int, callers:
             effects = await effects_of(client, group.prompt_token_ids, answers, model=model)
             return sum(map(len, effects.values()))
 
-        await _timed(generate, groups[:callers], callers)  # kernels are compiled
-        pairs = []
-        for number in range(rounds):
-            batch = groups[number::rounds]
-            generated, measured = (
-                await _timed(generate, batch, callers),
-                await _timed(measure, batch, callers),
-            )
-            pairs.append((generated, measured))
+        for work in (generate, measure):  # compiles kernels
+            await _timed(work, warm_up, callers)
+        pairs = [
+            (await _timed(generate, groups, callers), await _timed(measure, groups, callers))
+            for groups in rounds
+        ]
     ratios = [measured[0] / generated[0] for generated, measured in pairs]
     return {
-        "groups": len(groups),
+        "groups": sum(map(len, rounds)),
         "generated_tokens": sum(generated[1] for generated, _ in pairs),
         "effects": sum(measured[1] for _, measured in pairs),
         "generation_s": [round(generated[0], 2) for generated, _ in pairs],

@@ -41,7 +41,7 @@ class RolloutsSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="
     """Longest answer to RookWorld's task A, in tokens; 0 means max_tokens."""
     influence_share: float = Field(default=0.07, ge=0, le=1)
     """Share of the groups in which the influence of sentences is measured, if the scheme has `influence`.
-    Measuring a group takes 2.7 times as long as generating it (`python -m bench.influence`)."""
+    Measuring a group takes some 2.6 times as long as generating it (`python -m bench.influence`)."""
     seed: int = 0
     """Seed of the run. Each completion's seed is derived from it and the group's id."""
     accept_reward_version: str = ""

@@ -16,10 +16,10 @@ CPU = torch.device("cpu")
 
 
 def run_alone(function: str) -> list[int]:
-    """Returns what `function` of this file prints, in a process of its own: what other tests still hold or
-    drop would count."""
+    """Returns the numbers that `function` of this file prints. It runs in a new process, since memory that
+    other tests hold or release would count."""
     code = f"import runpy; runpy.run_path({__file__!r})[{function!r}]()"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    output = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
     return [int(number) for number in output.split()]
 
 
