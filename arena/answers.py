@@ -18,7 +18,7 @@ READ_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PlayerAnswer:
     """What a player answered, and how it was judged.
 
     Attributes:
@@ -47,15 +47,15 @@ class Answers:
 
     position: Position
     fen: str
-    greedy: Answer
-    samples: tuple[Answer, ...]
+    greedy: PlayerAnswer
+    samples: tuple[PlayerAnswer, ...]
 
     @property
-    def every(self) -> tuple[Answer, ...]:
+    def every(self) -> tuple[PlayerAnswer, ...]:
         return (self.greedy, *self.samples)
 
 
-def read_claims(answer: Answer, fen: str) -> Reading | None:
+def read_claims(answer: PlayerAnswer, fen: str) -> Reading | None:
     """What the text before the box claims about the board `fen`, if there is text. None also for a `P:` line,
     which has no sentences, and in Chess960, which the reader does not know."""
     move = answer.verdict.move
@@ -68,10 +68,10 @@ def read_claims(answer: Answer, fen: str) -> Reading | None:
         return None
 
 
-_ANSWER = TypeAdapter(Answer)
+_ANSWER = TypeAdapter(PlayerAnswer)
 
 
-def answer_from_json(value: Any) -> Answer:
+def answer_from_json(value: Any) -> PlayerAnswer:
     """The answer that was written with `dataclasses.asdict`. Older ones lack fields that have defaults.
     Raises `InvalidInput` if `value` is not an answer."""
     try:

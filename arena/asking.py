@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import chess
 
 from arena.answer_store import AnswerStore, key_of
-from arena.answers import Answer, Answers, answer_from_json
+from arena.answers import Answers, PlayerAnswer, answer_from_json
 from arena.players.dialogue import ToolAnswer, ToolsPlayer
 from arena.players.model import ModelPlayer
 from arena.players.player import Player
@@ -243,7 +243,7 @@ class Asker:
 
     async def _answers(
         self, player: Player, position: Position, variant: Variant
-    ) -> tuple[str, list[Answer]]:
+    ) -> tuple[str, list[PlayerAnswer]]:
         seed = seed_of(position, seed=self.seed)
         if variant.style is None or not isinstance(player, ModelPlayer):
             board = chess.Board(position.fen)
@@ -269,7 +269,7 @@ class Asker:
 
     async def _judge(
         self, position: Position, fen: str, texts: Sequence[_Text], variant: Variant
-    ) -> list[Answer]:
+    ) -> list[PlayerAnswer]:
         """The answers with their verdicts, all from one request, so that they share the searches."""
         board = chess.Board(fen)
         task = task_of(position, style=variant.style) if variant.style else ""
@@ -294,7 +294,7 @@ class Asker:
         line_verdicts = list(islice(verdicts, len(line_items)))
         wins = {move: verdict.win_after or 0.0 for move, verdict in zip(ranked, verdicts, strict=True)}
         return [
-            Answer(
+            PlayerAnswer(
                 text=text.text,
                 tokens=text.tokens,
                 verdict=move_verdicts[i],

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from arena.answers import Answer, Answers
+from arena.answers import Answers, PlayerAnswer
 from arena.stats import Ratio
 from arena.tables import METRICS, Metric
 from rookery.candidates import distinct
@@ -26,41 +26,41 @@ READABLE = frozenset({Outcome.LEGAL, Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome
 Measure = Callable[[Sequence[Answers]], Ratio]
 
 
-def readable(answer: Answer) -> bool:
+def readable(answer: PlayerAnswer) -> bool:
     """Whether the answer names a move in the notation that it was asked for."""
     return answer.verdict.outcome in READABLE
 
 
-def legal(answer: Answer) -> bool:
+def legal(answer: PlayerAnswer) -> bool:
     """Whether the answer is a legal move."""
     return answer.verdict.outcome is Outcome.LEGAL
 
 
-def regret(answer: Answer) -> float:
+def regret(answer: PlayerAnswer) -> float:
     """The win probability that the move loses; 0 if there is none."""
     return answer.verdict.regret or 0.0
 
 
-def best(answer: Answer) -> bool:
+def best(answer: PlayerAnswer) -> bool:
     """Whether the move is in the set of the engine's best: no other has a higher win probability."""
     return legal(answer) and regret(answer) == 0.0
 
 
-def greedy(answers: Answers) -> tuple[Answer, ...]:
+def greedy(answers: Answers) -> tuple[PlayerAnswer, ...]:
     """The greedy answer alone."""
     return (answers.greedy,)
 
 
-def sampled(answers: Answers) -> tuple[Answer, ...]:
+def sampled(answers: Answers) -> tuple[PlayerAnswer, ...]:
     """The sampled answers; of a player that is only asked once, its answer."""
     return answers.samples or (answers.greedy,)
 
 
 def mean(
-    quantity: Callable[[Answer], float | None],
-    of: Callable[[Answers], tuple[Answer, ...]] = greedy,
+    quantity: Callable[[PlayerAnswer], float | None],
+    of: Callable[[Answers], tuple[PlayerAnswer, ...]] = greedy,
     *,
-    where: Callable[[Answer], bool] = lambda _: True,
+    where: Callable[[PlayerAnswer], bool] = lambda _: True,
 ) -> Measure:
     """The mean of a quantity over answers, except those for which it is None or that are not `where`."""
 
@@ -85,7 +85,7 @@ def pass_at(k: int, *, of: int, right: int) -> float:
     return 1.0 - math.comb(of - right, k) / math.comb(of, k)
 
 
-def passes(quantity: Callable[[Answer], bool], k: int) -> Measure:
+def passes(quantity: Callable[[PlayerAnswer], bool], k: int) -> Measure:
     """pass@k of a quantity over the sampled answers, or over all of them if there are fewer than k."""
 
     def passed(answers: Answers) -> float:
@@ -119,7 +119,7 @@ def argsort_tau(first: Sequence[float], second: Sequence[float]) -> float | None
 
 
 def _taus(tau: Callable[[Sequence[float], Sequence[float]], float | None]) -> Measure:
-    def value(answer: Answer) -> float | None:
+    def value(answer: PlayerAnswer) -> float | None:
         scores = {move: s for move, s in distinct(answer.candidates).items() if move in answer.wins}
         return tau(list(scores.values()), [answer.wins[move] for move in scores]) if scores else None
 

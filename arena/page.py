@@ -15,9 +15,9 @@ from typing import Any
 import chess
 import chess.svg
 
-from arena.answers import Answer, Answers, read_claims
+from arena.answers import Answers, PlayerAnswer, read_claims
 from arena.stats import Estimate
-from arena.tables import Cell, Metric, Row, Section, Table, change, figure, interval, judgement
+from arena.tables import Cell, Metric, MetricRow, Section, Table, change, figure, interval, judgement
 from rookery.plots.picture import Theme
 from rookery.prompt import mirrored_move
 
@@ -80,7 +80,7 @@ def _side(name: str, side: Answers, board: chess.Board) -> str:
     return f"<div><h3>{escape(name)}{note}</h3><ol>{items}</ol></div>"
 
 
-def _marked(answer: Answer, fen: str) -> str:
+def _marked(answer: PlayerAnswer, fen: str) -> str:
     """The text with the claims that were checked on the board, as HTML."""
     reading = read_claims(answer, fen)
     parts, end = [], 0
@@ -93,7 +93,7 @@ def _marked(answer: Answer, fen: str) -> str:
     return "".join([*parts, escape(answer.text[end:])])
 
 
-def _verdict(answer: Answer, side: Answers, board: chess.Board) -> str:
+def _verdict(answer: PlayerAnswer, side: Answers, board: chess.Board) -> str:
     verdict = answer.verdict
     if verdict.move is None or verdict.regret is None:
         return f'<strong class="worse">{escape(verdict.outcome.replace("_", " "))}</strong>'
@@ -188,7 +188,7 @@ def markdown(sections: Sequence[Section], report: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain_cell(row: Row, name: str) -> str:
+def _plain_cell(row: MetricRow, name: str) -> str:
     cell, metric = row.cells.get(name), row.metric
     if cell is None:
         return ""
@@ -246,7 +246,7 @@ def _table(table: Table, players: Sequence[str]) -> str:
     )
 
 
-def _row(row: Row, names: Sequence[str], players: Sequence[str]) -> str:
+def _row(row: MetricRow, names: Sequence[str], players: Sequence[str]) -> str:
     metric = row.metric
     small = f"<small>{escape(metric.explanation)}</small>" if metric.explanation else ""
     cells = "".join(

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import chess
 import numpy as np
 
-from arena.answers import Answer, Answers
+from arena.answers import Answers, PlayerAnswer
 from arena.measures import greedy, legal, sampled
 from arena.stats import Bootstrap, Estimate, Floats, Ratio
-from arena.tables import Cell, Metric, Row, Table
+from arena.tables import Cell, Metric, MetricRow, Table
 
 BEST, RANDOM = "engine's best", "random legal move"
 """The names of the references."""
@@ -42,7 +42,7 @@ def piece_table(sides: Mapping[str, Sequence[Answers]], best: Sequence[Answers],
     for piece in chess.PIECE_TYPES:
         metric = Metric(chess.piece_name(piece), chess.piece_name(piece).capitalize(), better="neither")
         cells = {name: Cell(bootstrap.estimate(("sampled", name, piece), share=True)) for name in drawn}
-        rows.append(Row(metric, cells))
+        rows.append(MetricRow(metric, cells))
     for key, title, how, reference in (
         ("distance_to_best", f"Distance from {BEST}", "sampled", BEST),
         ("distance_to_best_greedy", f"Distance from {BEST}, greedy", "greedy", BEST),
@@ -50,7 +50,7 @@ def piece_table(sides: Mapping[str, Sequence[Answers]], best: Sequence[Answers],
     ):
         metric = Metric(key, title, "total variation", "number", "neither")
         names = drawn if how == "sampled" else first
-        rows.append(Row(metric, {name: distance(how, name, reference) for name in names}))
+        rows.append(MetricRow(metric, {name: distance(how, name, reference) for name in names}))
     return Table(
         "pieces",
         "Moves by piece",
@@ -75,14 +75,14 @@ def _distance(shares: Floats) -> Floats:
 
 
 def _shares_of_answers(
-    side: Sequence[Answers], of: Callable[[Answers], tuple[Answer, ...]]
+    side: Sequence[Answers], of: Callable[[Answers], tuple[PlayerAnswer, ...]]
 ) -> dict[int, Ratio]:
     moved = [[_piece(answers.fen, a) for a in of(answers) if legal(a)] for answers in side]
     counts = [len(row) for row in moved]
     return {piece: Ratio.of([row.count(piece) for row in moved], counts) for piece in chess.PIECE_TYPES}
 
 
-def _piece(fen: str, answer: Answer) -> int | None:
+def _piece(fen: str, answer: PlayerAnswer) -> int | None:
     move = answer.verdict.move
     return chess.Board(fen).piece_type_at(chess.parse_square(move.uci[:2])) if move else None
 

@@ -24,7 +24,7 @@ from arena.positions import Chosen, fens_sha256
 from arena.stats import LEVEL, RESAMPLES
 from arena.tables import Section, section_json, summary
 from rookery import __version__
-from rookery.config.arena import CurveSettings, EvaluateSettings
+from rookery.config.arena import ArenaEvaluateSettings, CurveSettings
 from rookery.errors import InvalidInput, NotFound
 from rookery.files import replace_file
 from rookery.plots.picture import Theme, overview
@@ -54,7 +54,7 @@ class EvaluationResult:
     """The result of an evaluation. `players` has the description of each player by name, the baseline first.
     `answers` are those to the positions, of players and references."""
 
-    settings: EvaluateSettings
+    settings: ArenaEvaluateSettings
     chosen: Chosen | None
     players: Mapping[str, Mapping[str, object]]
     reward_version: str

@@ -31,13 +31,13 @@ from arena.sections.chessqa import ChessQA
 from arena.sections.contamination import contamination_sections
 from arena.sections.influence import Influence
 from arena.sections.matches import match_sections
-from arena.sections.positions import MOVE, UNREASONED, Positions
+from arena.sections.positions import MOVE, UNREASONED, PositionQuestions
 from arena.sections.puzzles import Puzzles
 from arena.sections.reasoning import reasoning_section
 from arena.sections.suites import Suite
 from arena.tables import Section, terminal_table
 from rookery.clients import RewardClient
-from rookery.config.arena import ASKS_POSITIONS, EvaluateSettings, QuestionSettings
+from rookery.config.arena import ASKS_POSITIONS, ArenaEvaluateSettings, QuestionSettings
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
 from rookery.masking import mask_setting
@@ -47,11 +47,11 @@ logger = logging.getLogger(__name__)
 
 REWARD_TIMEOUT_S = 120.0
 
-Source: TypeAlias = Positions | Influence | Brittleness | Puzzles | Suite | ChessQA
+Source: TypeAlias = PositionQuestions | Influence | Brittleness | Puzzles | Suite | ChessQA
 """What asks a player questions; `names` has that of each, as the records of answers have it."""
 
 
-async def run(settings: EvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
+async def run(settings: ArenaEvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
     """Evaluates, writes the report and returns the content of report.json; {} if it only asks, or is a dry
     run. Raises `InvalidInput` if a player, the positions, the puzzles or the suites cannot be used; further
     ones as `choose`, `Asker.positions` and `Budget.check`."""
@@ -90,7 +90,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         return {}
     with console.status("resampling"):
         sections = _section_list(settings, list(zip(sources, answers, strict=True)), players)
-    by_variant = answers[0] if sources and isinstance(sources[0], Positions) else {}
+    by_variant = answers[0] if sources and isinstance(sources[0], PositionQuestions) else {}
     evaluation = EvaluationResult(
         settings=settings,
         chosen=chosen,
@@ -148,12 +148,14 @@ def _log_report(name: str, report: FenReport) -> None:
         logger.warning("%s", line)
 
 
-def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
+def _sources(settings: ArenaEvaluateSettings, chosen: Chosen | None) -> list[Source]:
     asks, seed, sources = settings.asks, settings.seed, list[Source]()
     if chosen and asks & {"positions", "reasoning"}:
         unreasoned = "reasoning" in asks
         sources.append(
-            Positions(chosen.positions, settings.samples, settings.styles, seed, unreasoned=unreasoned)
+            PositionQuestions(
+                chosen.positions, settings.samples, settings.styles, seed, unreasoned=unreasoned
+            )
         )
     if chosen and "influence" in asks:
         sources.append(Influence(chosen.positions, settings.samples, seed))
@@ -175,7 +177,7 @@ def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
 
 def _check(sources: Sequence[Source]) -> None:
     for source in sources:
-        if not isinstance(source, Positions | Influence | Brittleness):
+        if not isinstance(source, PositionQuestions | Influence | Brittleness):
             _log_report(source.name, source.report)
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
@@ -183,7 +185,7 @@ def _check(sources: Sequence[Source]) -> None:
 
 
 def _plan(
-    settings: EvaluateSettings, sources: Sequence[Source], players: Sequence[Player], store: AnswerStore
+    settings: ArenaEvaluateSettings, sources: Sequence[Source], players: Sequence[Player], store: AnswerStore
 ) -> RichTable:
     """What each player would be asked. Tokens and time are those of its answers in the folder, for as many
     questions; without answers, tokens are the most that there may be."""
@@ -209,7 +211,7 @@ def _plan(
         else:
             most = player.sampling.max_tokens if isinstance(player, ModelPlayer) else 0
             samples = settings.samples * len(
-                next((s.chosen for s in sources if isinstance(s, Positions)), ())
+                next((s.chosen for s in sources if isinstance(s, PositionQuestions)), ())
             )
             tokens = f"at most {most * (questions + samples):,}" if most else "0"
             time = "unknown"
@@ -223,7 +225,7 @@ async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress
     references: list[Player] = [RandomPlayer(RANDOM), BestMover(BEST, asker.reward)]
     lines = [p for p in players if isinstance(p, ModelPlayer) and p.style == "rookworld"]
     references += [GuessingPlayer(**{**vars(p), "name": GUESS, "source": GUESS}) for p in lines[:1]]
-    for player in [*players, *(references if isinstance(source, Positions | Brittleness) else [])]:
+    for player in [*players, *(references if isinstance(source, PositionQuestions | Brittleness) else [])]:
         bar = progress.add_task(f"{source.name}: {player.name}", total=len(source.names(player)))
         asker.answered, asker.section = partial(progress.advance, bar), source.name
         answers[player.name] = await source.ask(asker, player)
@@ -231,13 +233,15 @@ async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress
 
 
 def _section_list(
-    settings: EvaluateSettings, answered: Sequence[tuple[Source, dict[str, Any]]], players: Sequence[Player]
+    settings: ArenaEvaluateSettings,
+    answered: Sequence[tuple[Source, dict[str, Any]]],
+    players: Sequence[Player],
 ) -> list[Section]:
     names, sections = [player.name for player in players], []
     for source, answers in answered:
-        if source.name in settings.asks or not isinstance(source, Positions):
+        if source.name in settings.asks or not isinstance(source, PositionQuestions):
             sections.append(source.section(answers, players=names))
-        if isinstance(source, Positions) and "reasoning" in settings.asks:
+        if isinstance(source, PositionQuestions) and "reasoning" in settings.asks:
             models = {player.name: answers[player.name] for player in players if style_of(player)}
             sections.append(
                 reasoning_section(

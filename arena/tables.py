@@ -101,7 +101,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MetricRow:
     """One metric of all players, by their names. A player without the metric has no cell."""
 
     metric: Metric
@@ -114,7 +114,7 @@ class Table:
 
     name: str
     title: str
-    rows: Sequence[Row]
+    rows: Sequence[MetricRow]
     note: str = ""
 
 
@@ -131,7 +131,7 @@ class Section:
 
 def compared(
     measured: Iterable[tuple[Metric, Mapping[str, Ratio]]], *, players: Sequence[str], seed: int
-) -> list[Row]:
+) -> list[MetricRow]:
     """Rows with intervals. The first of `players` is the baseline of the others; all else are references. A
     player without an answer that counts has no cell, and a metric without cells is left out."""
     counted = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in measured]
@@ -147,7 +147,8 @@ def compared(
         return Cell(bootstrap.estimate((row, name), share=share), difference)
 
     return [
-        Row(metric, {name: cell(i, name) for name in by_name}) for i, (metric, by_name) in enumerate(rows)
+        MetricRow(metric, {name: cell(i, name) for name in by_name})
+        for i, (metric, by_name) in enumerate(rows)
     ]
 
 
@@ -265,7 +266,7 @@ def terminal_table(section: Section, *, players: Sequence[str], width: int) -> R
     return table
 
 
-def _words(row: Row, cell: Cell | None) -> Text:
+def _words(row: MetricRow, cell: Cell | None) -> Text:
     if cell is None:
         return Text("-", "dim")
     metric, difference = row.metric, cell.difference

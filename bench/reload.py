@@ -26,7 +26,7 @@ from launcher.services import as_flags
 from launcher.supervisor import running
 from rookery.clients import InferenceClient
 from rookery.errors import RookeryError
-from rookery.processes.child import Command
+from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import bind
 from rookery.prompt import render
 from rookery.trace import Adapter, Phase, Position, Sampling
@@ -130,7 +130,7 @@ def serving(model: Path, root: Path, *, device: str) -> Iterator[str]:
         port = probe.getsockname()[1]
     flags = {"model": model, "follow": False, "host": HOST, "port": port, "adapter_root": root}
     flags |= {"device": device, "max_model_len": MAX_MODEL_LEN}
-    command = Command(
+    command = ServiceCommand(
         "inference server",
         (sys.executable, "-m", "services.inference.server", *as_flags(flags)),
         root / "server.log",

@@ -12,8 +12,8 @@ Needs python-chess and nothing else; engines are asked elsewhere.
 
 from commentary import concepts as _concepts  # noqa: F401 -- fills the registry
 from commentary.reader import read
-from commentary.reading import Claim, Reading, Sentence
-from commentary.study import Line, Score, Study
+from commentary.reading import ReadClaim, ReadSentence, TextReading
+from commentary.study import Score, Study, StudyLine
 from commentary.writing.statements import Statement, move_statements, position_statements
 from commentary.writing.text import Text, write
 from commentary.writing.voices import LENGTHS, VOICES
@@ -21,14 +21,14 @@ from commentary.writing.voices import LENGTHS, VOICES
 __all__ = [
     "LENGTHS",
     "VOICES",
-    "Claim",
-    "Line",
-    "Reading",
+    "ReadClaim",
+    "ReadSentence",
     "Score",
-    "Sentence",
     "Statement",
     "Study",
+    "StudyLine",
     "Text",
+    "TextReading",
     "move_statements",
     "position_statements",
     "read",

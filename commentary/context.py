@@ -13,7 +13,7 @@ from typing import Any
 import chess
 
 from commentary import predicates
-from commentary.study import Line, Score, Study
+from commentary.study import Score, Study, StudyLine
 from commentary.token import NAMES, Token, parse_move
 
 _OURS = ("my", "our", "i", "we", "me", "us")
@@ -351,7 +351,7 @@ class Context:
 
     # -- evidence --------------------------------------------------------------------------------
 
-    def evidence(self) -> Line:
+    def evidence(self) -> StudyLine:
         """The engine's line that the moves played so far are the beginning of. Raises `Unknown` if there is
         none."""
         ucis = tuple(move.uci() for move in self.moves)

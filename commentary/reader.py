@@ -11,7 +11,7 @@ import chess
 from commentary.concept import CONCEPTS
 from commentary.context import Context, Unknown, Unresolved
 from commentary.parser import Clause, Grammar, Parser
-from commentary.reading import Claim, Reading, Sentence, Status
+from commentary.reading import ReadClaim, ReadSentence, Status, TextReading
 from commentary.study import Study, sound_board
 from commentary.token import Token, lex, marks, parse_move
 from commentary.wording import IN_PASSING, SAYS_NOTHING
@@ -30,7 +30,7 @@ _LONGEST_SENTENCE = 600
 _LONGEST_TEXT = 20_000
 
 
-def read(position: str | Study, text: str, *, about: chess.Move | None = None) -> Reading:
+def read(position: str | Study, text: str, *, about: chess.Move | None = None) -> TextReading:
     """Reads a text about a position: every sentence, understood or not, with its claims and their truth.
 
     `position` is a FEN, or a `Study` with an engine's lines and scores. Without them claims about scores, and
@@ -44,7 +44,7 @@ def read(position: str | Study, text: str, *, about: chess.Move | None = None) -
     study = Study(position) if isinstance(position, str) else position
     root = sound_board(study.fen)
     chosen = _chosen(root, text)
-    sentences: list[Sentence] = []
+    sentences: list[ReadSentence] = []
     parser = Parser(_grammar())
     if about:  # owned by the side that makes it
         uci = about.uci()
@@ -55,7 +55,7 @@ def read(position: str | Study, text: str, *, about: chess.Move | None = None) -
         parser.forget()
         for begin, stop in _sentences(text, start, end):
             sentences.append(_sentence(text, begin, stop, parser, context))
-    return Reading(tuple(sentences))
+    return TextReading(tuple(sentences))
 
 
 @cache
@@ -89,25 +89,25 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             yield begin, begin + len(whole.strip())
 
 
-def _sentence(text: str, start: int, end: int, parser: Parser, context: Context) -> Sentence:
+def _sentence(text: str, start: int, end: int, parser: Parser, context: Context) -> ReadSentence:
     # Tags become blanks, so that places stay what they are.
     words = _TAGS.sub(lambda match: " " * len(match[0]), text[start:end])
     if len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT:
-        return Sentence(text[start:end], start, end, "unread")
+        return ReadSentence(text[start:end], start, end, "unread")
     lexed = lex(words)
     if _says_nothing(lexed.text):
-        return Sentence(text[start:end], start, end, "talk")
+        return ReadSentence(text[start:end], start, end, "talk")
     context.see(lexed.tokens)
     clauses, whole = parser.clauses(lexed)
     if words.rstrip().endswith("?") and any(clause.concept.name != "candidates" for clause in clauses):
-        return Sentence(text[start:end], start, end, "unread")
+        return ReadSentence(text[start:end], start, end, "unread")
     fragments = [] if whole else parser.fragments(lexed, clauses[-1].end if clauses else 0)
     context.moved = []  # what moves is to be named again by its move
     claims = [_claim(clause, context, text, *_place(clause, parser, start)) for clause in clauses]
     for clause in fragments:
         claims += _asserted(clause, context, text, *_place(clause, parser, start))
     status: Status = "unread" if not claims else "claims" if whole else "partly"
-    return Sentence(text[start:end], start, end, status, tuple(claims))
+    return ReadSentence(text[start:end], start, end, status, tuple(claims))
 
 
 def _place(clause: Clause, parser: Parser, start: int) -> tuple[int, int]:
@@ -115,7 +115,7 @@ def _place(clause: Clause, parser: Parser, start: int) -> tuple[int, int]:
     return start + begin, start + stop
 
 
-def _asserted(clause: Clause, context: Context, text: str, start: int, end: int) -> Iterator[Claim]:
+def _asserted(clause: Clause, context: Context, text: str, start: int, end: int) -> Iterator[ReadClaim]:
     """The claim of a part of a sentence, open if it may be about another position; what a FEN says is none
     then."""
     place = context.start, context.board, context.moves
@@ -142,7 +142,7 @@ def _says_nothing(text: str) -> bool:
     return bare in SAYS_NOTHING or bool(passing)
 
 
-def _claim(clause: Clause, context: Context, text: str, start: int, end: int) -> Claim:
+def _claim(clause: Clause, context: Context, text: str, start: int, end: int) -> ReadClaim:
     concept = clause.concept
     context.meet(clause.topic, clause.subject)
     values, true = _judged(clause, context)
@@ -153,7 +153,7 @@ def _claim(clause: Clause, context: Context, text: str, start: int, end: int) ->
     slots = sorted(f"{name}={value}" for name, value in values.items() if not callable(value))
     key = f"{concept.name} {slots} {context.board.board_fen()}"
     weight = concept.weight if isinstance(concept.weight, int | float) else 2.0
-    return Claim(concept.name, text[start:end], start, end=end, true=true, weight=abs(weight), key=key)
+    return ReadClaim(concept.name, text[start:end], start, end=end, true=true, weight=abs(weight), key=key)
 
 
 def _judged(clause: Clause, context: Context) -> tuple[dict[str, object], bool | None]:

@@ -7,7 +7,7 @@ Status = Literal["claims", "talk", "partly", "unread"]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ReadClaim:
     """One thing that a text says about the board. `text[start:end]` are its words.
 
     `true` is None where nobody can tell: a score or a line for which the study has no evidence.
@@ -24,7 +24,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class ReadSentence:
     """One sentence, `text[start:end]`. `talk` is read and claims nothing; `unread` was not understood, or
     `partly`: its claims are what was."""
 
@@ -32,25 +32,25 @@ class Sentence:
     start: int
     end: int
     status: Status
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ReadClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TextReading:
     """A whole text, sentence by sentence."""
 
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[ReadSentence, ...]
 
     @property
-    def claims(self) -> tuple[Claim, ...]:
+    def claims(self) -> tuple[ReadClaim, ...]:
         return tuple(claim for sentence in self.sentences for claim in sentence.claims)
 
     @property
-    def false(self) -> tuple[Claim, ...]:
+    def false(self) -> tuple[ReadClaim, ...]:
         return tuple(claim for claim in self.claims if claim.true is False)
 
     @property
-    def unread(self) -> tuple[Sentence, ...]:
+    def unread(self) -> tuple[ReadSentence, ...]:
         """Sentences that were not understood, or not wholly."""
         return tuple(sentence for sentence in self.sentences if sentence.status in ("partly", "unread"))
 

@@ -56,7 +56,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StudyLine:
     """Moves in UCI, and the score for the side that begins them."""
 
     score: Score
@@ -73,16 +73,16 @@ class Study:
     """
 
     fen: str
-    lines: tuple[Line, ...] = ()
-    refuted: tuple[Line, ...] = ()
-    threat: Line | None = None
+    lines: tuple[StudyLine, ...] = ()
+    refuted: tuple[StudyLine, ...] = ()
+    threat: StudyLine | None = None
     last: str | None = None
 
     @property
-    def best(self) -> Line | None:
+    def best(self) -> StudyLine | None:
         return self.lines[0] if self.lines else None
 
-    def line_of(self, uci: str) -> Line | None:
+    def line_of(self, uci: str) -> StudyLine | None:
         return next((line for line in (*self.lines, *self.refuted) if line.moves[0] == uci), None)
 
 

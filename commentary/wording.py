@@ -1,7 +1,7 @@
 """Joints, openers and sentences without a claim: what the reader passes over, in lexed, lower-cased text."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from commentary.slots import Subject
 from commentary.token import lex
@@ -191,42 +191,49 @@ GOALS = re.compile(
 Rewrites = tuple[tuple[re.Pattern[str], str], ...]
 
 
-def _compiled(*rewrites: tuple[str, str]) -> Rewrites:
+def _compiled(rewrites: Iterable[tuple[str, str]]) -> Rewrites:
     return tuple((re.compile(pattern), replacement) for pattern, replacement in rewrites)
 
 
 REWRITES = _compiled(
-    (r"^(?:for|considering|examining|evaluating|assessing) («[mlq]\d+»)(?=[:,])", r"\1"),
-    (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) ", r"\1 "),
-    (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) ", r"\1 "),
-    (r"^(«[ml]\d+»), (?=\w+ing )", r"\1 "),
     (
-        # Not "defended once": how often goes with how often it is attacked.
-        r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack)(?= |$)"
-        r"(?! (?:only )?(?:once|twice|[a-z]+ times))",
-        r"is \1",
-    ),
-    (r"^((?:still )?(?:unclaimed|unoccupied|up for grabs))$", r"is \1"),
-    (r"^((?:only|just) \w+ (?:steps?|moves?|squares?) )", r"is \1"),
-    (r"^with («[mlq]\d+»),? («s\d+») ", r"\2 could play \1, \1 "),
-    (r"^(«l\d+»),? ~?(?:leaves|leaving|leave) («s\d+») with ", r"\1, \2 has "),
-    (r"^(«l\d+»),? (?:leaves|leaving|leave) («s\d+») ", r"\1, \2 is "),
-    (r"^(?:leaving|and leaves|leaves|leave) («s\d+») with ", r"\1 has "),
-    (r"^(?:leaving|and leaves|leaves|leave) («s\d+») ", r"\1 is "),
-    (r"^with («[spg]\d+») ", r"\1 is "),
-    (r"^(?:thanks to|because of|given|in view of|despite|for all) («s\d+») (?:having|being) ", r"\1 has "),
-    (r"^(?:there is|there's|here is|we have|i have) («[pg]\d+»), which ", r"\1 "),
+        (r"^(?:for|considering|examining|evaluating|assessing) («[mlq]\d+»)(?=[:,])", r"\1"),
+        (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) ", r"\1 "),
+        (r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) ", r"\1 "),
+        (r"^(«[ml]\d+»), (?=\w+ing )", r"\1 "),
+        (
+            # Not "defended once": how often goes with how often it is attacked.
+            r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack)(?= |$)"
+            r"(?! (?:only )?(?:once|twice|[a-z]+ times))",
+            r"is \1",
+        ),
+        (r"^((?:still )?(?:unclaimed|unoccupied|up for grabs))$", r"is \1"),
+        (r"^((?:only|just) \w+ (?:steps?|moves?|squares?) )", r"is \1"),
+        (r"^with («[mlq]\d+»),? («s\d+») ", r"\2 could play \1, \1 "),
+        (r"^(«l\d+»),? ~?(?:leaves|leaving|leave) («s\d+») with ", r"\1, \2 has "),
+        (r"^(«l\d+»),? (?:leaves|leaving|leave) («s\d+») ", r"\1, \2 is "),
+        (r"^(?:leaving|and leaves|leaves|leave) («s\d+») with ", r"\1 has "),
+        (r"^(?:leaving|and leaves|leaves|leave) («s\d+») ", r"\1 is "),
+        (r"^with («[spg]\d+») ", r"\1 is "),
+        (
+            r"^(?:thanks to|because of|given|in view of|despite|for all) («s\d+») (?:having|being) ",
+            r"\1 has ",
+        ),
+        (r"^(?:there is|there's|here is|we have|i have) («[pg]\d+»), which ", r"\1 "),
+    )
 )
 """Shortened clauses in full."""
 
 HEDGES = _compiled(
-    (r"\b(?:seems?|appears?)(?: to be)? ", "is "),
     (
-        r"\b(is|are|has|have) (?:currently|also|already|still|now|clearly|indeed|actually|directly|"
-        r"effectively|both|therefore) ",
-        r"\1 ",
-    ),
-    (r" with (check|checkmate|mate)$", r" and gives \1"),
+        (r"\b(?:seems?|appears?)(?: to be)? ", "is "),
+        (
+            r"\b(is|are|has|have) (?:currently|also|already|still|now|clearly|indeed|actually|directly|"
+            r"effectively|both|therefore) ",
+            r"\1 ",
+        ),
+        (r" with (check|checkmate|mate)$", r" and gives \1"),
+    )
 )
 """Words that a claim can do without, tried when nothing else fits."""
 

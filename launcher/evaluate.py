@@ -26,7 +26,7 @@ from rookery.config.arena import ASKS_POSITIONS, EvaluationSettings
 from rookery.config.data import SAMPLE
 from rookery.devices import Device
 from rookery.errors import RookeryError, SetupError
-from rookery.processes.child import Child, Command
+from rookery.processes.child import Child, ServiceCommand
 from rookery.processes.ports import Ports
 from rookery.prompt import LINES
 from rookery.remote import FolderPath, NamedPath, PathOrUrl, ShippedPath
@@ -201,7 +201,7 @@ def reward_service(log: Path, **flags: object) -> Iterator[tuple[Child, Mapping[
     if it does not start."""
     with Ports(HOST) as free:
         ports = {name: free.choose(default) for name, default in SERVICES["reward"].ports.items()}
-        command = Command(
+        command = ServiceCommand(
             "reward service",
             (*SERVICES["reward"].argv, *as_flags({"host": HOST, **ports, **flags})),
             log,

@@ -89,7 +89,7 @@ def needs_of(config: dict[str, Any]) -> Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class GpuShares:
     """How a server and a trainer divide one GPU: the share of a server that is awake, and the tokens of a
     trainer's forward pass while the server sleeps."""
 
@@ -97,7 +97,9 @@ class Shares:
     tokens: int
 
 
-def divide(needs: Needs, gib: float, trainer: TrainerSettings, *, in_bf16: bool, others_gib: float) -> Shares:
+def divide(
+    needs: Needs, gib: float, trainer: TrainerSettings, *, in_bf16: bool, others_gib: float
+) -> GpuShares:
     """Divides a GPU of `gib`, of which other processes have `others_gib`. Computed, not measured. Between its
     steps the trainer keeps its base, adapter and Adam's moments there, beside the server. Raises `SetupError`
     if they do not fit (the message names what takes less)."""
@@ -121,7 +123,7 @@ def divide(needs: Needs, gib: float, trainer: TrainerSettings, *, in_bf16: bool,
             "needed with --set trainer.base_bits=4, trainer.offload=true, "
             "trainer.gradient_checkpointing=true, or with a smaller --model"
         )
-    return Shares(share, tokens)
+    return GpuShares(share, tokens)
 
 
 def memory_lines(

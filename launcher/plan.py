@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from launcher import redis_server
-from launcher.memory import CONTEXT_GIB, GIB, MOST_TOKENS, Shares, divide, needs_of
+from launcher.memory import CONTEXT_GIB, GIB, MOST_TOKENS, GpuShares, divide, needs_of
 from launcher.runs import recorded_name
 from launcher.services import SERVICES, ServiceSettings, check_names, resolve
 from launcher.settings import Overrides, UpSettings
@@ -21,7 +21,7 @@ from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
 from rookery.openings import books_of
-from rookery.processes.child import Command
+from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import Ports
 from rookery.prompt import LINES
 from rookery.remote import is_url, shipped
@@ -65,7 +65,7 @@ class Plan:
     redis_url: str
     scheme: str
     ports: Mapping[str, Mapping[str, int]]
-    commands: dict[str, Command] = field(default_factory=dict)
+    commands: dict[str, ServiceCommand] = field(default_factory=dict)
     settings: dict[str, ServiceSettings] = field(default_factory=dict)
     """The settings of each service."""
 
@@ -82,7 +82,7 @@ class Plan:
             path.write_text(settings.toml, encoding="utf-8")
 
     @property
-    def stages(self) -> list[list[Command]]:
+    def stages(self) -> list[list[ServiceCommand]]:
         """Commands by stage, in the order in which they start."""
         return [[self.commands[name] for name in stage if name in self.commands] for stage in STAGES]
 
@@ -145,7 +145,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         folder = run_dir / "redis"
         redis_url = redis_server.redis_url(folder)
         argv = redis_server.redis_argv(folder)
-        commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
+        commands["redis"] = ServiceCommand("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
     else:
         _check_redis(redis_url, run)
     left_out = {"redis"}
@@ -158,7 +158,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         check_names(name, overrides.values(name))
     listening = [name for name in SERVICES if name not in left_out and name != "data"]
     chosen = {name: _ports(name, ports, overrides) for name in listening}
-    draft = Plan(run_dir, run, redis_url, settings.access.scheme, chosen, commands)
+    draft = Plan(run_dir, run, redis_url, scheme=settings.access.scheme, ports=chosen, commands=commands)
     for name in names:
         draft.settings[name] = _resolve(name, settings, draft, overrides)
         commands[name] = _command(name, draft)
@@ -325,10 +325,10 @@ def _check_evaluation(settings: UpSettings) -> None:
         )
 
 
-def _command(name: str, plan: Plan) -> Command:
+def _command(name: str, plan: Plan) -> ServiceCommand:
     """The command that starts one service, which reads its settings from a file."""
     service = SERVICES[name]
-    return Command(
+    return ServiceCommand(
         name,
         service.argv,
         plan.run_dir / "logs" / f"{name}.log",
@@ -550,7 +550,7 @@ def _shared_server(settings: UpSettings, plan: Plan) -> dict[str, tuple[object, 
     return {"sleep": (plan.trainer.sleep_inference, _ONE_GPU), "gpu_memory": (share, _ONE_GPU)}
 
 
-def _sharing(gpu: str, settings: UpSettings, trainer: "TrainerSettings") -> Shares:
+def _sharing(gpu: str, settings: UpSettings, trainer: "TrainerSettings") -> GpuShares:
     """How the server and the trainer divide the GPU. Half and half if its size or the model is not known."""
     gib, capability = devices.memory_gib(gpu), devices.capability(gpu)
     in_bf16 = trainer.precision == "bf16" or (
@@ -560,7 +560,7 @@ def _sharing(gpu: str, settings: UpSettings, trainer: "TrainerSettings") -> Shar
     with suppress(SetupError):  # a model that is not here, or of another family
         needs = needs_of(hub.read_object(hub.text_folder(settings.model) / hub.CONFIG_FILE))
     if gib is None or needs is None:
-        return Shares(_HALF, MOST_TOKENS)
+        return GpuShares(_HALF, MOST_TOKENS)
     others = 0.0
     if settings.reward_model and _device("reward-model", settings) == gpu:
         files = settings.reward_model.glob("*.safetensors")

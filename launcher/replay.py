@@ -20,7 +20,7 @@ from launcher.runs import recorded_name
 from launcher.services import SERVICES
 from rookery.commands import BY_NAME
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, SetupError, Unavailable
-from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Child, ServiceCommand, Watchdog, last_lines
 from rookery.remote import FolderPath, PathOrUrl, find_run
 from rookery.settings import CONFIG_VARIABLE, SHARED, Settings, shared_variable
 from rookery.streams import RunStreams
@@ -133,7 +133,7 @@ def _starting(logs: Path) -> Iterator[Callable[..., Child]]:
         watchdog = exits.enter_context(closing(Watchdog()))
 
         def start(name: str, *argv: str, env: Mapping[str, str] = MappingProxyType({})) -> Child:
-            child = Child(Command(name, argv, logs / f"{name}.log", env={**unset, **env}), watchdog)
+            child = Child(ServiceCommand(name, argv, logs / f"{name}.log", env={**unset, **env}), watchdog)
             exits.callback(child.kill)
             return child
 

@@ -31,7 +31,7 @@ from rookery.devices import CPU, Device, place
 from rookery.errors import QUOTED_CHARS, SetupError
 from rookery.hub import DIGEST, model_folder, read_object, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
-from rookery.processes.child import Command
+from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import Ports
 from rookery.remote import FolderPath, run_version
 from rookery.settings import Settings, Specs
@@ -282,7 +282,7 @@ def _groups(specs: Iterable[str]) -> list[list[_Player]]:
     return list(groups.values())
 
 
-def _command(group: Sequence[_Player], *, port: int, device: str, share: float, log: Path) -> Command:
+def _command(group: Sequence[_Player], *, port: int, device: str, share: float, log: Path) -> ServiceCommand:
     adapters = [player.version for player in group if player.version]
     flags: dict[str, object] = {
         "model": group[0].folder,
@@ -300,7 +300,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         flags["full_weights"] = True
     if device not in CPU:
         flags["gpu_memory"] = round(share, 3)
-    return Command(
+    return ServiceCommand(
         "inference server",
         (*SERVICES["inference"].argv, *as_flags(flags)),
         log,

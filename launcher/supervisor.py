@@ -17,7 +17,7 @@ import httpx
 from launcher.observer import probe
 from rookery.access import AccessSettings
 from rookery.errors import RookeryError, SetupError
-from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Child, ServiceCommand, Watchdog, last_lines
 from rookery.processes.ports import PortTaken, is_listening
 from rookery.retries import pause_after
 
@@ -52,7 +52,7 @@ class State(StrEnum):
 class Member:
     """One service of the run. `changed_at` is when it entered its state, by `time.monotonic`."""
 
-    command: Command
+    command: ServiceCommand
     state: State = State.WAITING
     note: str = ""
     restarts: int = 0
@@ -74,7 +74,7 @@ class Supervisor:
 
     def __init__(
         self,
-        stages: Sequence[Sequence[Command]],
+        stages: Sequence[Sequence[ServiceCommand]],
         watchdog: Watchdog,
         *,
         finisher: str,
@@ -175,7 +175,7 @@ class Supervisor:
         member.enter(State.RESTARTING, f"ended {_how(status)}")
 
 
-def _check_ports(command: Command) -> None:
+def _check_ports(command: ServiceCommand) -> None:
     for host, port in command.addresses:
         if is_listening(host, port):
             raise PortTaken(f"{command.name}: port {port} on {host} was taken by another process", port)
@@ -211,7 +211,7 @@ def _stop(wave: Sequence[Member], *, hurry: Callable[[], bool], tick: Callable[[
 
 
 @contextmanager
-def running(command: Command) -> Iterator[Child]:
+def running(command: ServiceCommand) -> Iterator[Child]:
     """Starts a service, waits until it is ready, and stops it at the end. Raises `SetupError` if it ended, or
     was not ready in time; the message names its log."""
     with closing(Watchdog()) as watchdog:
@@ -227,7 +227,7 @@ def running(command: Command) -> Iterator[Child]:
             child.kill()
 
 
-def _wait(child: Child, command: Command) -> None:
+def _wait(child: Child, command: ServiceCommand) -> None:
     deadline = time.monotonic() + START_S
     with httpx.Client(verify=AccessSettings().access.client_tls()) as http:
         while (reason := probe(str(command.probe_url), http)) is not None:

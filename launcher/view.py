@@ -15,7 +15,7 @@ from launcher.runs import latest_endpoints
 from launcher.services import SERVICES, as_flags
 from launcher.supervisor import running
 from rookery.access import TOKEN_VARIABLE, AccessSettings
-from rookery.processes.child import Command
+from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import Ports
 from rookery.remote import FolderOrUrl, PathOrUrl, find_run, is_url
 from rookery.settings import Port
@@ -66,7 +66,7 @@ def view(settings: ViewSettings, console: Console | None = None) -> int:
     with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as logs:
         port = ports.choose(SERVICES["viewer"].ports["port"], asked=settings.port, setting="--port")
         flags = ("--host", HOST, "--port", str(port), *place, *as_flags(settings.access_values))
-        command = Command(
+        command = ServiceCommand(
             "viewer",
             (*SERVICES["viewer"].argv, *flags),
             Path(logs) / "viewer.log",

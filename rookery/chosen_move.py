@@ -3,13 +3,13 @@
 import chess
 
 from rookery.answers import after_reasoning, extract, first_line
-from rookery.notation import Reading, read_move
+from rookery.notation import MoveReading, read_move
 from rookery.prompt import GAME_STYLES, LINES, mirrored_move
 from rookery.rookworld import read_policy_answer
 from rookery.trace import Outcome, Prompt
 
 
-def chosen_move(text: str, prompt: Prompt, board: chess.Board, *, truncated: bool = False) -> Reading:
+def chosen_move(text: str, prompt: Prompt, board: chess.Board, *, truncated: bool = False) -> MoveReading:
     r"""The move that `text`, an answer to `prompt`, chooses on `board`.
 
     It is in the last box, the first line of a game that goes on, or the best move of a `P:` line. If the
@@ -26,10 +26,10 @@ def chosen_move(text: str, prompt: Prompt, board: chess.Board, *, truncated: boo
     if prompt.style in LINES.difference(GAME_STYLES):
         line = read_policy_answer(after_reasoning(text))
         missing = Outcome.TRUNCATED if truncated else Outcome.UNPARSABLE
-        reading = read_move(line.best, prompt_board) if line else Reading(missing)
+        reading = read_move(line.best, prompt_board) if line else MoveReading(missing)
     else:
         answer = (first_line if prompt.style in GAME_STYLES else extract)(text, truncated=truncated)
-        reading = Reading(answer.missing) if answer.missing else read_move(answer.text, prompt_board)
+        reading = MoveReading(answer.missing) if answer.missing else read_move(answer.text, prompt_board)
     if reading.move is not None and prompt_board.turn != board.turn:
-        reading = Reading(reading.outcome, chess.Move.from_uci(mirrored_move(reading.move.uci())))
+        reading = MoveReading(reading.outcome, chess.Move.from_uci(mirrored_move(reading.move.uci())))
     return reading

@@ -34,7 +34,7 @@ from pydantic import (
 from rookery.errors import InvalidInput, RookeryError, validation_message
 from rookery.games import SCORES, GameState, Rules, random_move
 from rookery.prompt import LINES, mirrored_move, render
-from rookery.tool_calls import JSON_NOTE, SCHEMAS, TAGS_NOTE, Call, json_call, tag_call
+from rookery.tool_calls import JSON_NOTE, SCHEMAS, TAGS_NOTE, ToolCall, json_call, tag_call
 from rookery.trace import Completion, Evaluation, Message, Position, Prompt, Turn, Verdict
 
 MOVE, TOOLS = "move", "tools"
@@ -71,7 +71,7 @@ class Opponents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EnvironmentStep:
     """What came of a turn: what the environment says and pays, and the next prompt, or None at the end."""
 
     observation: str = ""
@@ -114,20 +114,20 @@ class Environment(BaseModel, ABC, extra="forbid"):
         return True
 
     @abstractmethod
-    async def step(self, turn: Turn) -> Step:
+    async def step(self, turn: Turn) -> EnvironmentStep:
         """Takes a turn to the last prompt. A turn with an observation was played before: the step is the same
         as then."""
 
-    def cut(self, turn: Turn) -> Step:
+    def cut(self, turn: Turn) -> EnvironmentStep:
         """Ends the episode after `turn`, the last that was taken, because the next prompt leaves no room for
         an answer in the model's context."""
-        return Step(f"{turn.observation}: {CONTEXT_LIMIT.replace('_', ' ')}", turn.rewards)
+        return EnvironmentStep(f"{turn.observation}: {CONTEXT_LIMIT.replace('_', ' ')}", turn.rewards)
 
 
 class _Move(Environment):
-    async def step(self, turn: Turn) -> Step:
+    async def step(self, turn: Turn) -> EnvironmentStep:
         del turn
-        return Step()
+        return EnvironmentStep()
 
 
 _LIMITS = ("nodes", "depth")
@@ -227,7 +227,7 @@ class _Game(Environment):
     def role(self) -> str:
         return chess.COLOR_NAMES[self._game.board.turn]
 
-    async def step(self, turn: Turn) -> Step:
+    async def step(self, turn: Turn) -> EnvironmentStep:
         game, board = self._game, self._game.board
         self._mover = side = board.turn
         mirrored = chess.Board(self._prompt.fen).turn != side
@@ -263,9 +263,9 @@ class _Game(Environment):
                 ),
             )
         self._prompt = prompt
-        return Step(san, prompt=prompt)
+        return EnvironmentStep(san, prompt=prompt)
 
-    def cut(self, turn: Turn) -> Step:
+    def cut(self, turn: Turn) -> EnvironmentStep:
         """As at the limit of plies."""
         return self._end(turn.observation, "1/2-1/2", CONTEXT_LIMIT)
 
@@ -277,7 +277,7 @@ class _Game(Environment):
         moves = (*self._position.last_moves, *(move.uci() for move in board.move_stack))
         return replace(self._position, fen=board.fen(), ply=board.ply(), last_moves=moves)
 
-    def _end(self, san: str, result: str, termination: str) -> Step:
+    def _end(self, san: str, result: str, termination: str) -> EnvironmentStep:
         """The end of the game after a turn of `_mover`."""
         score = SCORES[result] if self._mover else 1.0 - SCORES[result]
         mover = {"result": self.result * score}
@@ -289,7 +289,7 @@ class _Game(Environment):
             winner = mover if score == 1.0 else other
             if winner:
                 winner["moves_to_mate"] = self.moves_to_mate * (1.0 - (moves - 1) / most)
-        return Step(f"{san}: {result}, {termination.replace('_', ' ')}", mover, others=other)
+        return EnvironmentStep(f"{san}: {result}, {termination.replace('_', ' ')}", mover, others=other)
 
     @property
     def asked(self) -> Opponent:
@@ -341,17 +341,17 @@ class _Tools(Environment):
         self._prompt = replace(prompt, messages=(*before, question), tools=tools)
         return self._prompt
 
-    def _call(self, text: str) -> Call | None:
+    def _call(self, text: str) -> ToolCall | None:
         return tag_call(text) if self.calls == "tags" else json_call(text)
 
     def answers(self, text: str) -> bool:
         return self._turns_taken + 1 >= self.turns or not self._call(text)
 
-    async def step(self, turn: Turn) -> Step:
+    async def step(self, turn: Turn) -> EnvironmentStep:
         self._turns_taken += 1
         call = self._call(turn.completion.text)
         if turn.verdict is not None or call is None:
-            return Step()
+            return EnvironmentStep()
         name, words, fault = call
         cost = self.price
         if name == "engine" and self._searches < self.searches:
@@ -368,7 +368,7 @@ class _Tools(Environment):
                 Message("user" if self.calls == "tags" else "tool", output),
             ),
         )
-        return Step(output, {"calls": -cost} if cost else {}, self._prompt)
+        return EnvironmentStep(output, {"calls": -cost} if cost else {}, self._prompt)
 
     async def _engine(self) -> str:
         board = chess.Board(self._prompt.fen)

@@ -38,7 +38,7 @@ class JudgedMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceDistribution:
     """What a version would choose after a text: log p of the judged moves, and their expected regret."""
 
     logprobs: tuple[float, ...]
@@ -104,7 +104,7 @@ async def choices(
     space: str,
     notation: str,
     model: str,
-) -> list[Choice]:
+) -> list[ChoiceDistribution]:
     """What the version chooses after each beginning, with the moves in `notation`, `uci` or `san`.
 
     What is written behind the move does not count, unless one move begins another, as O-O does O-O-O.
@@ -114,7 +114,7 @@ async def choices(
         endings = [f"{ending}}}" for ending in endings]
     rows = await client.ending_logprobs(prompt_token_ids, beginnings, endings, lead=space + BOX, model=model)
     regrets = [judged.regret for judged in moves]
-    return [Choice(tuple(row), expected_regret(row, regrets)) for row in rows]
+    return [ChoiceDistribution(tuple(row), expected_regret(row, regrets)) for row in rows]
 
 
 Slot = TypeVar("Slot")

@@ -50,14 +50,14 @@ _NAMED_MOVE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MoveReading:
     """What an answer says on a board: a legal `move`, or no move and the `outcome` that says why."""
 
     outcome: Outcome
     move: chess.Move | None = None
 
 
-def read_move(text: str, board: chess.Board) -> Reading:
+def read_move(text: str, board: chess.Board) -> MoveReading:
     """Reads `text` as one move on `board`. `parse.peel` has taken off its wrappers.
 
     >>> board = chess.Board()
@@ -108,15 +108,15 @@ def named_moves(text: str, board: chess.Board) -> Iterator[NamedMove]:
             yield NamedMove(uci, match.start(), match.end(), move)
 
 
-def _combine(readings: dict[str, Reading], board: chess.Board) -> Reading:
+def _combine(readings: dict[str, MoveReading], board: chess.Board) -> MoveReading:
     """The reading of all parts together: UNPARSABLE with other words, AMBIGUOUS with a second move."""
     moves = {part: reading for part, reading in readings.items() if reading.outcome is not Outcome.UNPARSABLE}
-    first, *rest = moves.values() or [Reading(Outcome.UNPARSABLE)]
+    first, *rest = moves.values() or [MoveReading(Outcome.UNPARSABLE)]
     if any(reading != first for reading in rest) or (
         first.outcome is Outcome.ILLEGAL and _are_different(moves, board)
     ):
-        return Reading(Outcome.AMBIGUOUS)
-    return first if len(moves) == len(readings) else Reading(Outcome.UNPARSABLE)
+        return MoveReading(Outcome.AMBIGUOUS)
+    return first if len(moves) == len(readings) else MoveReading(Outcome.UNPARSABLE)
 
 
 def _are_different(illegal: Iterable[str], board: chess.Board) -> bool:
@@ -143,10 +143,10 @@ def _move_fields(text: str, board: chess.Board) -> tuple[str | None, str | None,
     return san[0] if san[0] in "KQRBN" else "P", None, destination[0] if destination else san
 
 
-def _read_part(text: str, board: chess.Board) -> Reading:
+def _read_part(text: str, board: chess.Board) -> MoveReading:
     text = _without_suffixes(text)
     if text in _NULL_MOVES:
-        return Reading(Outcome.NULL_MOVE)
+        return MoveReading(Outcome.NULL_MOVE)
     if match := _COORDINATES.fullmatch(text):
         return _read_coordinates("".join(match.groups()).lower(), board)
     if (match := _KING_MOVE.fullmatch(text)) and match[1] != match[2]:
@@ -154,7 +154,7 @@ def _read_part(text: str, board: chess.Board) -> Reading:
         if board.is_castling(move):  # which python-chess does not read in long algebraic notation
             return _read_coordinates(move.uci(), board)
     if _MISTYPED_UCI.fullmatch(text):
-        return Reading(Outcome.UNPARSABLE)
+        return MoveReading(Outcome.UNPARSABLE)
     return _read_san(_canonical_san(text), board)
 
 
@@ -164,19 +164,19 @@ def _without_suffixes(text: str) -> str:
     return text
 
 
-def _read_coordinates(uci: str, board: chess.Board) -> Reading:
+def _read_coordinates(uci: str, board: chess.Board) -> MoveReading:
     if uci[:2] == uci[2:4]:
-        return Reading(Outcome.ILLEGAL)
+        return MoveReading(Outcome.ILLEGAL)
     move = chess.Move.from_uci(uci)
     if board.is_castling(move):
         try:
-            return Reading(Outcome.LEGAL, board.parse_uci(uci))  # e1g1 and e1h1 are one move
+            return MoveReading(Outcome.LEGAL, board.parse_uci(uci))  # e1g1 and e1h1 are one move
         except chess.IllegalMoveError:
-            return Reading(Outcome.ILLEGAL)
+            return MoveReading(Outcome.ILLEGAL)
     if board.is_legal(move):
-        return Reading(Outcome.LEGAL, move)
+        return MoveReading(Outcome.LEGAL, move)
     lacks_piece = len(uci) == 4 and board.is_legal(chess.Move.from_uci(f"{uci}q"))
-    return Reading(Outcome.AMBIGUOUS if lacks_piece else Outcome.ILLEGAL)
+    return MoveReading(Outcome.AMBIGUOUS if lacks_piece else Outcome.ILLEGAL)
 
 
 def _canonical_san(text: str) -> str:
@@ -189,17 +189,19 @@ def _canonical_san(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:1] in set("knqr") else text
 
 
-def _read_san(san: str, board: chess.Board) -> Reading:
+def _read_san(san: str, board: chess.Board) -> MoveReading:
     try:
         move = board.parse_san(san.removeprefix("P"))
     except chess.AmbiguousMoveError:
-        return Reading(Outcome.AMBIGUOUS)
+        return MoveReading(Outcome.AMBIGUOUS)
     except chess.IllegalMoveError:
         lacks_piece = _PAWN_TO_LAST_RANK.fullmatch(san) and _read_san(f"{san}=Q", board).move
-        return Reading(Outcome.AMBIGUOUS if lacks_piece else Outcome.ILLEGAL)
+        return MoveReading(Outcome.AMBIGUOUS if lacks_piece else Outcome.ILLEGAL)
     except ValueError:
-        return Reading(Outcome.UNPARSABLE)
-    return Reading(Outcome.ILLEGAL) if _contradicts(san, move, board) else Reading(Outcome.LEGAL, move)
+        return MoveReading(Outcome.UNPARSABLE)
+    return (
+        MoveReading(Outcome.ILLEGAL) if _contradicts(san, move, board) else MoveReading(Outcome.LEGAL, move)
+    )
 
 
 def _contradicts(san: str, move: chess.Move, board: chess.Board) -> bool:

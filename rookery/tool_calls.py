@@ -19,7 +19,7 @@ TAGS_NOTE = (
 JSON_NOTE = "Before you answer, you may call tools, up to {turns} times, one call at a time."
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """A call: the tool's name, and the words after it. `fault` says what is wrong with one without a name."""
 
     name: str
@@ -48,12 +48,12 @@ _NAMES = [schema["function"]["name"] for schema in SCHEMAS]
 _TAG = re.compile(r"<tool>\s*+(\w{1,20}+)([^<\\]{0,200}+)</tool>")
 
 
-def tag_call(text: str) -> Call | None:
+def tag_call(text: str) -> ToolCall | None:
     """The last call in tags of a text that does not answer after it."""
     *_, last = None, *_TAG.finditer(text)
     if last is None or r"\boxed" in text[last.end() :]:
         return None
-    return Call(last[1], last[2].replace("(", " ").replace(")", " ").replace(",", " ").split())
+    return ToolCall(last[1], last[2].replace("(", " ").replace(")", " ").replace(",", " ").split())
 
 
 _TAIL, _LONGEST = 2000, 500
@@ -63,7 +63,7 @@ _MARK = re.compile(r'<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|\{\s*"name"')
 _JSON = json.JSONDecoder()
 
 
-def json_call(text: str) -> Call | None:
+def json_call(text: str) -> ToolCall | None:
     """The last call in JSON, after the reasoning, of a text that does not answer after it: an object with a
     `name` and `arguments`, as of Hermes, Qwen and Mistral, or `parameters`, as of Llama."""
     text, call, call_end, object_end = after_reasoning(text)[-_TAIL:], None, 0, 0
@@ -84,31 +84,31 @@ def json_call(text: str) -> Call | None:
     return None if r"\boxed" in text[call_end:] else call
 
 
-def _checked(name: Any, arguments: Any) -> Call:
+def _checked(name: Any, arguments: Any) -> ToolCall:
     if isinstance(arguments, str):  # as in OpenAI's API
         with suppress(ValueError):
             arguments = _JSON.raw_decode(arguments)[0]
     match name, arguments:
         case "after", {"moves": str(moves), **others} if moves.strip() and not others:
-            return Call("after", moves.replace(",", " ").split())
+            return ToolCall("after", moves.replace(",", " ").split())
         case "after", {"moves": [*moves], **others} if moves and not others:
             if all(isinstance(move, str) for move in moves):
-                return Call("after", moves)
+                return ToolCall("after", moves)
         case (("board" | "legal_moves" | "engine"), _) if not arguments:
-            return Call(name, [])
+            return ToolCall(name, [])
     if name not in _NAMES:
-        return Call("", [], f"No tool {str(name)[:40]!r}: {', '.join(_NAMES)}")
-    return Call("", [], f"{name} takes {'moves, a list of moves' if name == 'after' else 'no arguments'}")
+        return ToolCall("", [], f"No tool {str(name)[:40]!r}: {', '.join(_NAMES)}")
+    return ToolCall("", [], f"{name} takes {'moves, a list of moves' if name == 'after' else 'no arguments'}")
 
 
-def _broken_call(text: str) -> Call:
+def _broken_call(text: str) -> ToolCall:
     """A text that begins as a call does, and is none."""
     why = "name or arguments are missing in the outermost one"
     try:
         _JSON.raw_decode(("{" + text.partition("{")[2])[:_LONGEST])
     except ValueError as error:
         why = str(error)
-    return Call("", [], f"No call, which is a JSON object with the tool's name and arguments: {why}")
+    return ToolCall("", [], f"No call, which is a JSON object with the tool's name and arguments: {why}")
 
 
 @cache
@@ -133,5 +133,5 @@ def can_call(template: str) -> bool:
     return (
         all(text in shown for text in texts)
         and shown.count(raw) == shown.count(result) == 2
-        and json_call(written) == Call("after", ["e4"])
+        and json_call(written) == ToolCall("after", ["e4"])
     )

@@ -15,7 +15,7 @@ from rookery.engines.player import Reply
 from rookery.errors import PeerFault
 from rookery.games import position_of
 from rookery.masking import mask_setting
-from rookery.notation import Reading
+from rookery.notation import MoveReading
 from rookery.prompt import GAME_STYLES, LINES, STATE_TASK, render
 from rookery.retries import retry
 from rookery.rookworld import (
@@ -163,7 +163,7 @@ def _guess(prompt: Prompt, seed: int) -> str:
 
 def read_answer(
     completion: Completion, prompt: Prompt, board: chess.Board
-) -> tuple[Reading, chess.engine.PovScore | None]:
+) -> tuple[MoveReading, chess.engine.PovScore | None]:
     """The move that `completion` chooses on `board`, and its evaluation if the completion is a `P:` line."""
     score = None
     if prompt.style in LINES.difference(GAME_STYLES) and (

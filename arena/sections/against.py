@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from arena.stats import Estimate
-from arena.tables import AGAINST, Cell, Row, Section, Table
+from arena.tables import AGAINST, Cell, MetricRow, Section, Table
 from rookery.errors import InvalidInput, validation_message
 
 _MOST_BYTES = 100_000_000
@@ -122,7 +122,7 @@ def against(other: Published, sections: Sequence[Section], *, report: Mapping[st
                 metric = replace(row.metric, name=f"{section.name}/{table.name}/{row.metric.name}",
                                  title=f"{section.title}{beside}: {row.metric.title}",
                                  explanation="" if other.report else " | ".join(why))  # fmt: skip
-                rows.append(Row(metric, cells))
+                rows.append(MetricRow(metric, cells))
     note = "Intervals of each by itself: the questions are not paired."
     if other.report:
         unequal = [name for name in _DECIDES if report.get(name) != other.report.get(name)]

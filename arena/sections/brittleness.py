@@ -26,7 +26,7 @@ from arena.players.player import Player
 from arena.positions import choose, read_jsonl
 from arena.sections.positions import illegal_move, mirror, mover_move
 from arena.stats import Bootstrap, Ratio
-from arena.tables import METRICS, Cell, Metric, Row, Section, Table, compared
+from arena.tables import METRICS, Cell, Metric, MetricRow, Section, Table, compared
 from rookery.answers import extract
 from rookery.config.arena import QuestionsSettings
 from rookery.formats import FORMATS
@@ -216,7 +216,7 @@ def _same_move(side: Sequence[Answers | None], before: Sequence[Answers | None],
 
 def _changed(
     measured: Sequence[tuple[Metric, Mapping[str, tuple[Ratio, Ratio]]]], *, players: Sequence[str], seed: int
-) -> list[Row]:
+) -> list[MetricRow]:
     """Rows of the differences of two ratios, as `compared` makes them of one."""
     ratios = {
         (row, name, side): ratio
@@ -238,7 +238,7 @@ def _changed(
         return Cell(change, bootstrap.combine(lambda m: m[:, 0] - m[:, 1] - m[:, 2] + m[:, 3], keys))
 
     return [
-        Row(metric, cells)
+        MetricRow(metric, cells)
         for row, (metric, by_name) in enumerate(measured)
         if (cells := {name: cell(row, name) for name in by_name if (row, name, 0) in ratios})
     ]

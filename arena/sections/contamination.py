@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from arena.stats import Estimate
-from arena.tables import Cell, Metric, Row, Section, Table
+from arena.tables import Cell, Metric, MetricRow, Section, Table
 from rookery.errors import InvalidInput
 from rookery.intervals import wilson
 
@@ -30,13 +30,14 @@ def _section(path: Path) -> Section:
         overlap = json.loads(path.read_text())
         searched = {data["name"] for data in overlap["data"] if data["positions"]}
         shares = [
-            Row(Metric(exam["name"], exam["name"], f"{exam['positions']:,} positions", better="neither"),
+            MetricRow(
+                Metric(exam["name"], exam["name"], f"{exam['positions']:,} positions", better="neither"),
                 {name: Cell(Estimate(n / exam["positions"], wilson(n, exam["positions"])))
                  for name, n in exam["seen"].items() if name in searched})
             for exam in overlap["exams"] if searched
         ]  # fmt: skip
         counts = [
-            Row(Metric(name, title, unit="whole", better="neither"),
+            MetricRow(Metric(name, title, unit="whole", better="neither"),
                 {data["name"]: Cell(Estimate(float(data[name]), None)) for data in overlap["data"]})
             for name, title in (("positions", "Positions in the data"), ("unread", "Rows without a position"),
                                 ("files", "Files"), ("missing", "Files that are not here"))

@@ -22,7 +22,7 @@ from rookery.answers import empty_reasoning
 from rookery.clients import ScoreItem
 from rookery.influence import (
     BOX,
-    Choice,
+    ChoiceDistribution,
     JudgedMove,
     Span,
     choices,
@@ -50,7 +50,7 @@ class Part:
 
     span: Span
     true: bool | None
-    without: Choice
+    without: ChoiceDistribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Influences:
 
     position: str
     answer: int
-    whole: Choice
-    none: Choice
-    placebo: Choice
+    whole: ChoiceDistribution
+    none: ChoiceDistribution
+    placebo: ChoiceDistribution
     parts: tuple[Part, ...]
 
     def effect(self, part: Part) -> float:
@@ -175,7 +175,14 @@ async def _influences(asker: Asker, player: ModelPlayer, answers: Answers, place
         ]
         place = [judged.move.uci for judged in moves].index(move.uci)
         return asdict(
-            Influences(answers.position.id, place, whole_choice, none, placebo_choice, tuple(parts))
+            Influences(
+                answers.position.id,
+                answer=place,
+                whole=whole_choice,
+                none=none,
+                placebo=placebo_choice,
+                parts=tuple(parts),
+            )
         )
 
     record = await asker.recall(player, answers.position.id, question, ask)

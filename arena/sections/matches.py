@@ -14,7 +14,7 @@ from typing import Any
 
 from arena.players.dialogue import MOST_TURNS
 from arena.stats import Estimate
-from arena.tables import Cell, Metric, Row, Section, Table
+from arena.tables import Cell, Metric, MetricRow, Section, Table
 from rookery.errors import InvalidInput
 
 logger = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ def _section(path: Path, players: Mapping[str, Mapping[str, object]]) -> Section
     return Section(path.parent.name, title, note, tables, facts)
 
 
-def _row(metric: Metric, value: Callable[[Any], Estimate], of: Mapping[str, Any]) -> Row:
-    return Row(metric, {name: Cell(value(item)) for name, item in of.items()})
+def _row(metric: Metric, value: Callable[[Any], Estimate], of: Mapping[str, Any]) -> MetricRow:
+    return MetricRow(metric, {name: Cell(value(item)) for name, item in of.items()})
 
 
 def _elo(elo: Mapping[str, float | None] | None) -> Estimate:

@@ -56,7 +56,7 @@ _ILLEGAL_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class PositionQuestions:
     """The positions and how they are asked: `samples` sampled answers besides the greedy one. With
     `unreasoned`, language models on vLLM also answer with the box alone."""
 
@@ -151,7 +151,11 @@ class Positions:
             for name, side in move_answers.items()
         }
         return Section(
-            "positions", "Positions", _NOTE, [table for table in tables if table.rows], {"outcomes": outcomes}
+            "positions",
+            "PositionQuestions",
+            _NOTE,
+            [table for table in tables if table.rows],
+            {"outcomes": outcomes},
         )
 
     def _parts(

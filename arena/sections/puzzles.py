@@ -21,7 +21,7 @@ from arena.asking import Asker
 from arena.players.player import Player
 from arena.stats import Estimate, Ratio
 from arena.strength.pentanomial import ELO, expected_score
-from arena.tables import METRICS, Cell, Metric, Row, Section, Table, compared
+from arena.tables import METRICS, Cell, Metric, MetricRow, Section, Table, compared
 from rookery.encoding import encoding_of
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
@@ -160,7 +160,7 @@ class Puzzles:
             rated = {
                 name: estimate_rating(ratings, [a.solved for a in side]) for name, side in attempts.items()
             }
-            metrics.insert(0, Row(_RATING, {name: Cell(rating) for name, rating in rated.items()}))
+            metrics.insert(0, MetricRow(_RATING, {name: Cell(rating) for name, rating in rated.items()}))
         parts = {
             "ratings": ("By rating", _rating_masks(self.chosen)),
             "themes": ("By theme", _theme_masks(self.chosen)),

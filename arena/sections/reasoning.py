@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import chess
 
-from arena.answers import Answer, Answers, read_claims
+from arena.answers import Answers, PlayerAnswer, read_claims
 from arena.measures import greedy, legal, mean, regret, sampled
 from arena.stats import Ratio
 from arena.tables import METRICS, Section, Table, compared
@@ -172,7 +172,7 @@ _GAINS = {
 """Each metric of the second table with its weights of the three regrets."""
 
 
-def _reasoning_text(answer: Answer) -> str:
+def _reasoning_text(answer: PlayerAnswer) -> str:
     return "" if read_policy_answer(answer.text) else reasoning_of(answer.text)
 
 
@@ -184,27 +184,27 @@ def _checked_claims(reading: Reading) -> int:
     return _true_claims(reading) + len(reading.false)
 
 
-def _candidate_scores(answer: Answer) -> dict[str, float] | None:
+def _candidate_scores(answer: PlayerAnswer) -> dict[str, float] | None:
     """The scores of the distinct candidates of an answer with a legal move; None if there are none."""
     return distinct(answer.candidates) or None if legal(answer) else None
 
 
-def _move_is_candidate(answer: Answer) -> float | None:
+def _move_is_candidate(answer: PlayerAnswer) -> float | None:
     scores, move = _candidate_scores(answer), answer.verdict.move
     return None if scores is None or move is None else float(move.uci in scores)
 
 
-def _move_is_first(answer: Answer) -> float | None:
+def _move_is_first(answer: PlayerAnswer) -> float | None:
     scores, move = _candidate_scores(answer), answer.verdict.move
     return None if scores is None or move is None else float(move.uci == max(scores, key=lambda m: scores[m]))
 
 
-def distinct_share(answer: Answer) -> float | None:
+def distinct_share(answer: PlayerAnswer) -> float | None:
     """The share of the candidates that are not repetitions; None without candidates."""
     return len(distinct(answer.candidates)) / len(answer.candidates) if answer.candidates else None
 
 
-_ANSWER_METRICS: Mapping[str, Callable[[Answer], float | None]] = {
+_ANSWER_METRICS: Mapping[str, Callable[[PlayerAnswer], float | None]] = {
     "with_reasoning": lambda answer: float(bool(_reasoning_text(answer))),
     "tokens": lambda answer: float(answer.tokens),
     "characters": lambda answer: float(len(_reasoning_text(answer))),

@@ -24,7 +24,7 @@ from launcher.capacity import CapacitySettings, predict
 from launcher.runs import ENDPOINTS_FILE
 from rookery.errors import RookeryError, SetupError
 from rookery.plots.steps import METRICS_FILE, Step, read_metrics
-from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Child, ServiceCommand, Watchdog, last_lines
 from rookery.streams import RunStreams
 
 ROOK_SMALL = "models/rook-small-sft"
@@ -116,7 +116,7 @@ def up(
     argv = [sys.executable, "-m", "launcher", "up", "--no-view", "--runs-dir", str(folder), "--run", name]
     argv += ["--inference-device", suite.serving, "--trainer-device", suite.training, *flags]
     log = folder / f"{name}.log"
-    command = Command("rookery up", tuple(argv), log, env=environment)
+    command = ServiceCommand("rookery up", tuple(argv), log, env=environment)
     with closing(Watchdog(grace_s=STOP_S)) as watchdog:
         child = Child(command, watchdog)
         try:

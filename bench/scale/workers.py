@@ -20,7 +20,7 @@ from chess_datasets.jobs import WorkerEngine
 from chess_datasets.positions.generator import PositionGenerator
 from chess_datasets.positions.numbered import SHARD_SIZE
 from rookery.clients import ScoreItem
-from rookery.clients.score_stream import Scorer
+from rookery.clients.score_stream import GroupScorer
 from rookery.processes.workers import Workers
 from rookery.trace import Position
 
@@ -124,7 +124,7 @@ def _scoring(address: str | None, count: int, nodes: int) -> Iterator[Do]:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         try:
-            scorer: Scorer
+            scorer: GroupScorer
             if address is None:
                 service = reward_client(None, nodes=nodes // 10, engines=count)
                 scorer = runner.run(stack.enter_async_context(service))
@@ -135,7 +135,7 @@ def _scoring(address: str | None, count: int, nodes: int) -> Iterator[Do]:
             runner.run(stack.aclose())
 
 
-async def _score(scorer: Scorer, positions: list[Position]) -> None:
+async def _score(scorer: GroupScorer, positions: list[Position]) -> None:
     groups = ((position.id, _answers(position)) for position in positions)
     async with aclosing(scorer.stream(groups, scheme="delta")) as scored:
         async for _ in scored:

@@ -27,9 +27,9 @@ from chess_datasets.store.folders import open_folder
 from chess_datasets.store.parquet import Kind
 from rookery.access import AccessSettings
 from rookery.clients import RewardClient, ScoreItem
-from rookery.clients.score_stream import Groups, Key, Scorer, each
+from rookery.clients.score_stream import Groups, GroupScorer, Key, each
 from rookery.errors import RookeryError, SetupError
-from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Child, ServiceCommand, Watchdog, last_lines
 from rookery.processes.ports import Ports
 from rookery.processes.workers import Workers, kept
 from rookery.trace import Verdict
@@ -80,7 +80,7 @@ def made_parts(
 
 
 @asynccontextmanager
-async def scorer_of(settings: RewardAddressSettings, *, nodes: int) -> AsyncIterator[Scorer]:
+async def scorer_of(settings: RewardAddressSettings, *, nodes: int) -> AsyncIterator[GroupScorer]:
     """The scorer that --reward and --ray ask for. Raises `SetupError` if it cannot be reached or started."""
     if settings.ray:
         with Workers(ray=settings.ray) as workers:
@@ -189,7 +189,7 @@ async def reward_client(
         flags += ["--engines", engines] if engines else []
         argv = (sys.executable, "-m", "services.reward", *map(str, flags))
         guard = Watchdog()
-        child = Child(Command("reward", argv, log), guard)
+        child = Child(ServiceCommand("reward", argv, log), guard)
         try:
             async with RewardClient(f"{_HOST}:{grpc_port}", access=AccessSettings().access) as client:
                 await _until_ready(child, client, log)

@@ -40,7 +40,9 @@ def overlap(settings: OverlapSettings) -> int:
     data = []
     with Progress() as progress:
         for name, files, missing in places:
-            data.append(_search(name, files, missing, by_key, occurrences, progress))
+            data.append(
+                _search(name, files, missing, by_key=by_key, occurrences=occurrences, progress=progress)
+            )
     result = {
         "exams": [
             {"name": name, "positions": len(keys), "sha256": identify(path).sha256,
@@ -92,8 +94,8 @@ def _files_of(manifest: Any) -> Iterator[tuple[str, str]]:
 
 
 def _search(
-    name: str, files: Sequence[Path], missing: Sequence[str], wanted: Mapping[int, Any],
-    occurrences: Mapping[int, Counter[str]], progress: Progress,
+    name: str, files: Sequence[Path], missing: Sequence[str], *,
+    by_key: Mapping[int, Any], occurrences: Mapping[int, Counter[str]], progress: Progress,
 ) -> dict[str, Any]:  # fmt: skip
     """Counts the exams' positions of some files in `occurrences`. Returns what was read."""
     positions = unread = 0
@@ -103,7 +105,7 @@ def _search(
             progress.advance(1)
             keys = set(map(position_key, fens))
             positions, unread = positions + len(keys), unread + (not keys)
-            for key in keys & wanted.keys():
+            for key in keys & by_key.keys():
                 occurrences[key][name] += 1
     return {
         "name": name, "positions": positions, "unread": unread, "files": len(files), "missing": len(missing),

@@ -37,7 +37,7 @@ from chess_datasets.store.folders import Folder
 from chess_datasets.store.jsonl import jsonl_writer
 from chess_datasets.store.parquet import record_writer
 from rookery.clients import InferenceClient
-from rookery.clients.score_stream import Scorer
+from rookery.clients.score_stream import GroupScorer
 from rookery.errors import PeerFault, SetupError
 from rookery.prompt import render
 from rookery.retries import retry
@@ -148,7 +148,7 @@ class PairMaker:
         """Whether there are enough pairs, or new ones have become too rare to continue."""
         return self._finished.pairs >= self._wanted or self._finished.exhausted
 
-    async def run(self, scorer: Scorer, *, in_flight: int, advance: Callable[[int], None]) -> None:
+    async def run(self, scorer: GroupScorer, *, in_flight: int, advance: Callable[[int], None]) -> None:
         """Works until there are enough pairs or no more positions.
 
         `advance` is called with the increase of `pair_count` after each position.

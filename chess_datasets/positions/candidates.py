@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate(Generic[T]):
+class SamplingCandidate(Generic[T]):
     """A position or a game that may be taken, what identifies it, and the number of its game in the file.
     `key` is the `position_key` of a position, and the id of a game."""
 
@@ -53,7 +53,7 @@ class CandidateFindings(Generic[T]):
     skipped: Counter[str] = field(default_factory=Counter)
     """How many games were skipped for each defect."""
     first_skipped: list[SkippedGame] = field(default_factory=list)
-    candidates: list[Candidate[T]] = field(default_factory=list)
+    candidates: list[SamplingCandidate[T]] = field(default_factory=list)
 
     def rebase(self, *, games: int, size: int) -> None:
         self.first_skipped = [
@@ -127,7 +127,7 @@ class CandidateFinder(ABC, Generic[T]):
         return findings
 
     @abstractmethod
-    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[Candidate[T]]:
+    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[SamplingCandidate[T]]:
         """The candidates of one sound game."""
 
 
@@ -138,7 +138,7 @@ class PositionFinder(CandidateFinder[Position]):
         super().__init__(recipe, location)
         self._recipe = recipe
 
-    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[Candidate[Position]]:
+    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[SamplingCandidate[Position]]:
         game, recipe = played.game, self._recipe
         random_number = splitmix64(recipe.seed, int(game.id, 16))
         for phase in range(len(PHASES)):
@@ -147,7 +147,7 @@ class PositionFinder(CandidateFinder[Position]):
                 drawn = (ply for ply in drawn if played.choices(ply) >= recipe.choices_min)
             for ply in islice(drawn, recipe.per_game):
                 fen = played.fen(ply)
-                yield Candidate(position_key(fen), game.number, game.position(ply, fen=fen))
+                yield SamplingCandidate(position_key(fen), game.number, game.position(ply, fen=fen))
 
     def _plies_of(self, phases: bytes, phase: int) -> Sequence[int]:
         """The plies of a phase, between `ply_min` and `ply_max`."""

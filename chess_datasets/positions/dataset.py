@@ -21,7 +21,7 @@ from chess_datasets.pgn import native
 from chess_datasets.pgn.games import Game, SoundGame
 from chess_datasets.pgn.pieces import with_tags
 from chess_datasets.pgn.sources import find_sources, nothing_to_sample, skipped_facts, sources_terms
-from chess_datasets.positions.candidates import Candidate, CandidateFinder, CandidateFindings
+from chess_datasets.positions.candidates import CandidateFinder, CandidateFindings, SamplingCandidate
 from chess_datasets.positions.exams import read_evaluation_files
 from chess_datasets.positions.recipe import Form, GamesRecipe, PositionRecipe, splitmix64
 from chess_datasets.positions.sampling import PositionSampler, Reservoir, find_candidates
@@ -139,11 +139,11 @@ class GameFinder(CandidateFinder[bytes]):
         super().__init__(recipe, location)
         self._form = recipe.form
 
-    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[Candidate[bytes]]:
+    def candidates(self, played: SoundGame, raw: RawGame) -> Iterator[SamplingCandidate[bytes]]:
         game = played.game
         moves = (game.start_fen, game.chess960, game.moves.tobytes())
         text = marshal.dumps(moves) if self._form == "moves" else _tidy_pgn(raw).encode()
-        yield Candidate(int(game.id, 16), game.number, text)
+        yield SamplingCandidate(int(game.id, 16), game.number, text)
 
 
 def write_games(

@@ -42,9 +42,10 @@ from functools import partial
 
 import chess
 
-from chess_datasets.tasks.example import ENGINE_MOVES, Alternatives, Example
+from chess_datasets.tasks.example import ENGINE_MOVES, Example
 from chess_datasets.tasks.rookworld import Searcher, engine_move
 from commentary import Statement, move_statements, position_statements
+from rookery.alternatives import Alternatives
 from rookery.episodes import tool_turns
 from rookery.errors import Quarantined
 from rookery.prompt import Notation, mover_board, render, written

@@ -20,22 +20,13 @@ import chess
 
 from chess_datasets.store.parquet import Kind
 from rookery import rookworld, rookworld_env
+from rookery.alternatives import Alternatives
 from rookery.prompt import ask
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Message, Position
 
 POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE = "P", "A", "legal-moves", "next-fen", "puzzle"
 ENGINE_MOVES = "engine-moves"
-
-
-@dataclass(frozen=True, slots=True)
-class Alternatives:
-    """Weighted alternatives for the characters `start` to `end` of an answer."""
-
-    start: int
-    end: int
-    texts: tuple[str, ...]
-    weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)

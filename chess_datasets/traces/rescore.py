@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from chess_datasets.store.parquet import Kind
 from rookery.advantages import group_advantages, zero_variance
 from rookery.clients import ScoreItem
-from rookery.clients.score_stream import Scorer
+from rookery.clients.score_stream import GroupScorer
 from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import STATE_TASK, target_of, task_of
 from rookery.trace import TraceGroup, Verdict
@@ -46,7 +46,7 @@ RESCORED = Kind("rescored", Rescored)
 
 
 async def rescored(
-    groups: Iterable[TraceGroup], scorer: Scorer, *, scheme: str, task: str = ""
+    groups: Iterable[TraceGroup], scorer: GroupScorer, *, scheme: str, task: str = ""
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
     """Yields each group with the new verdicts of its turns, in order. Raises
     `InvalidInput` if the service refuses an answer, for example because the scheme does not exist, or if the

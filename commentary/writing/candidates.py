@@ -9,7 +9,7 @@ from commentary.exchange import gain
 from commentary.naming import bare
 from commentary.step import Step
 from commentary.template import finite, infinitive, participle
-from commentary.writing.case import LOST, STATES, STRONG, WINNING, Candidate, Loss, selected, telling
+from commentary.writing.case import LOST, STATES, STRONG, WINNING, CandidateMove, Loss, selected, telling
 from commentary.writing.outcome import follow_line
 from commentary.writing.writer import Topic, Writer, sentence
 
@@ -91,7 +91,7 @@ def verbs(writer: Writer, step: Step, effects: Sequence[Finding]) -> dict[str, s
     return {"does": finite(marked), "do": infinitive(marked), "doing": participle(marked)}
 
 
-def prepared(writer: Writer, candidate: Candidate) -> str | None:
+def prepared(writer: Writer, candidate: CandidateMove) -> str | None:
     """What a move without an effect of its own makes ready: the mover's next move, if that does something."""
     moves, boards = candidate.full.moves, candidate.full.boards
     if len(moves) < 3 or candidate.step.after.is_check():
@@ -151,7 +151,7 @@ def _judge(writer: Writer, topic: Topic, best: str | None) -> list[str]:
     return parts
 
 
-def _verdict(writer: Writer, candidate: Candidate, best: str | None) -> str | None:
+def _verdict(writer: Writer, candidate: CandidateMove, best: str | None) -> str | None:
     """Why it is not chosen, as far as the scores say it."""
     top = writer.case.best
     if candidate.loss == Loss.NOTHING:

@@ -13,7 +13,7 @@ from commentary.concepts.defence import stopped
 from commentary.concepts.standings import degree
 from commentary.exchange import is_absurd, passed_turn
 from commentary.step import Step
-from commentary.study import Line, Score, Study, sound_board
+from commentary.study import Score, Study, StudyLine, sound_board
 from commentary.writing.play import Play
 
 _LONGEST = 14
@@ -56,7 +56,7 @@ class Loss(IntEnum):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateMove:
     """A move worth a word: what it does, how the game goes on, what it gives away."""
 
     move: chess.Move
@@ -97,7 +97,7 @@ class Case:
 
     board: chess.Board
     study: Study
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateMove, ...]
     threat: Play | None
 
     @classmethod
@@ -118,7 +118,7 @@ class Case:
         return cls(board, study, tuple(candidates), threat)
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> CandidateMove:
         return self.candidates[0]
 
     @property
@@ -134,7 +134,7 @@ class Case:
         return self.board.legal_moves.count() == 1
 
 
-def _is_natural(board: chess.Board, line: Line, best: Line, taken: chess.Square | None) -> bool:
+def _is_natural(board: chess.Board, line: StudyLine, best: StudyLine, taken: chess.Square | None) -> bool:
     """Whether a player would look at a move: not if it only gives material away, or does not take back."""
     move, first = (chess.Move.from_uci(variation.moves[0]) for variation in (line, best))
     worse = best.score.value - line.score.value
@@ -156,13 +156,17 @@ def _taken_on(board: chess.Board, last: str | None) -> chess.Square | None:
 
 
 def _candidate(
-    board: chess.Board, line: Line, best: Line, feared: chess.Move | None, taken: chess.Square | None
-) -> Candidate:
+    board: chess.Board,
+    line: StudyLine,
+    best: StudyLine,
+    feared: chess.Move | None,
+    taken: chess.Square | None,
+) -> CandidateMove:
     play = Play.of(board, line.moves, longest=_LONGEST)
     step = Step.of(board, play.moves[0])
     loss = Loss.NOTHING if line is best else Loss.of(best.score, line.score)
     back = taken is not None and step.victim == taken
-    return Candidate(
+    return CandidateMove(
         step.move, line.score, step, full=play, loss=loss, is_best=line is best, threat=feared, retakes=back
     )
 
@@ -182,7 +186,7 @@ def _threat(board: chess.Board, study: Study) -> Play | None:
     return next(cut for cut in cuts if cut.swing(side).points >= min(_A_PIECE, gained))
 
 
-def selected(candidate: Candidate, count: int) -> list[Finding]:
+def selected(candidate: CandidateMove, count: int) -> list[Finding]:
     """The effects worth telling, the weightiest first; what follows from another is left out."""
     ends = [effect for effect in candidate.effects if effect.concept.name in ("mates", "stalemates")]
     if ends:

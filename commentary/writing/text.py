@@ -11,10 +11,10 @@ from typing import Literal
 import chess
 
 from commentary.reader import read
-from commentary.reading import Reading
+from commentary.reading import TextReading
 from commentary.study import Study
 from commentary.writing.candidates import consider
-from commentary.writing.case import Candidate, Case, Loss
+from commentary.writing.case import CandidateMove, Case, Loss
 from commentary.writing.ending import answer, decide, listing, threat
 from commentary.writing.position import describe_position
 from commentary.writing.voices import VOICES, Length
@@ -36,7 +36,7 @@ class Text:
     move: str
     san: str
     box: str
-    reading: Reading
+    reading: TextReading
 
     def __str__(self) -> str:
         return _laid_out(self.thinking, self.answer, self.box)
@@ -103,7 +103,7 @@ def _parts(writer: Writer) -> tuple[str, str]:
 # -- which candidates ----------------------------------------------------------------------------
 
 
-def _discussed(writer: Writer) -> list[Candidate]:
+def _discussed(writer: Writer) -> list[CandidateMove]:
     """The candidates to speak of: the best, and of the rest those that teach most."""
     case = writer.case
     if case.only_move:
@@ -117,7 +117,7 @@ def _discussed(writer: Writer) -> list[Candidate]:
     return [*chosen[:place], case.best, *chosen[place:]]
 
 
-def _interest(writer: Writer, candidate: Candidate) -> float:
+def _interest(writer: Writer, candidate: CandidateMove) -> float:
     by_loss = {Loss.NOTHING: 0.8, Loss.LITTLE: 0.6, Loss.SOME: 0.9, Loss.MUCH: 1.2, Loss.EVERYTHING: 1.1}
     return by_loss[candidate.loss] + (0.0 if candidate.quiet else 0.5) + writer.rng.uniform(0, 0.5)
 

@@ -16,7 +16,7 @@ from commentary.step import Step
 from commentary.study import Score
 from commentary.template import finite
 from commentary.wording import TALK
-from commentary.writing.case import Candidate, Case
+from commentary.writing.case import CandidateMove, Case
 from commentary.writing.play import Play
 from commentary.writing.voices import Length, Voice
 
@@ -45,7 +45,7 @@ _TRIES = 6
 class Topic:
     """A candidate under discussion: `name` is how it is written, `play` its line as far as it is told."""
 
-    candidate: Candidate
+    candidate: CandidateMove
     name: str
     play: Play
 
@@ -125,7 +125,7 @@ class Writer:
                 break
         return part
 
-    def topic_of(self, candidate: Candidate) -> Topic:
+    def topic_of(self, candidate: CandidateMove) -> Topic:
         """Names a candidate, as briefly as can be read, and cuts its line to the length of the text."""
         board, plies = self.case.board, self.length.plies + (1 if candidate.is_best else 0)
         name = numbered(board, [candidate.move]) if self.numbers else bare(board, candidate.move)

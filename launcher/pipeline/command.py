@@ -20,7 +20,7 @@ from pydantic_settings import CliPositionalArg
 from rich.console import Console
 from rich.table import Column, Table
 
-from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
+from launcher.pipeline.pipeline import REFERENCE, Pipeline, PipelineStep
 from launcher.pipeline.state import Digest, PipelineState, PipelineStore, StepRecord, digest_of
 from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.tracking import PipelineRun
@@ -37,7 +37,7 @@ from rookery.terminal import SafeConsole
 
 def run_steps(
     pipeline: Pipeline,
-    steps: Sequence[Step],
+    steps: Sequence[PipelineStep],
     console: Console,
     *,
     tracked: PipelineRun,
@@ -83,7 +83,9 @@ def _is_missing(path: str) -> bool:
     return "/" in path and "://" not in path and Path(path).parent.exists() and not Path(path).exists()
 
 
-def _start(step: Step, state: PipelineState, written: Mapping[str, Step], console: Console) -> None:
+def _start(
+    step: PipelineStep, state: PipelineState, written: Mapping[str, PipelineStep], console: Console
+) -> None:
     """Records the start of a step. `written` has the step that writes a path."""
     for earlier in dict.fromkeys(written[path] for path in step.reads if path in written):
         record = state.records.get(earlier.name)
@@ -100,7 +102,7 @@ def _start(step: Step, state: PipelineState, written: Mapping[str, Step], consol
     state.keep(step, StepRecord(step.command, __version__, "running", started, inputs=inputs))
 
 
-def _continues(step: Step, previous: StepRecord, inputs: Mapping[str, Digest]) -> bool:
+def _continues(step: PipelineStep, previous: StepRecord, inputs: Mapping[str, Digest]) -> bool:
     """Whether a step can go on where it stopped: same command, same inputs."""
     return (
         previous.status != "done"
@@ -120,7 +122,7 @@ def _put_aside(folder: Path, console: Console) -> None:
     console.print(f"  what it wrote before is in {aside}")
 
 
-def _run(step: Step, state: PipelineState, *, environment: Mapping[str, str]) -> StepRecord:
+def _run(step: PipelineStep, state: PipelineState, *, environment: Mapping[str, str]) -> StepRecord:
     record = state.records[step.name]
     begin = time.monotonic()
     status = _command(step, environment)
@@ -142,7 +144,7 @@ def _run(step: Step, state: PipelineState, *, environment: Mapping[str, str]) ->
     return record
 
 
-def _command(step: Step, environment: Mapping[str, str]) -> int:
+def _command(step: PipelineStep, environment: Mapping[str, str]) -> int:
     """Runs the step's command in this terminal, and serves its model meanwhile. Raises `KeyboardInterrupt` if
     this process got SIGINT or SIGTERM, and has passed it on."""
     interrupts: list[int] = []
@@ -237,7 +239,7 @@ def main(settings: PipelineSettings, console: Console | None = None) -> int:
     return 0
 
 
-def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Step]:
+def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[PipelineStep]:
     names = {name for step in pipeline.steps for name in (step.name, str(step.number))}
     if unknown := [name for name in only if name not in names]:
         choices = ", ".join(f"{step.number} {step.name}" for step in pipeline.steps)
@@ -245,7 +247,7 @@ def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Step]:
     return [step for step in pipeline.steps if not only or {step.name, str(step.number)} & {*only}]
 
 
-def _show(pipeline: Pipeline, steps: Sequence[Step], console: Console) -> None:
+def _show(pipeline: Pipeline, steps: Sequence[PipelineStep], console: Console) -> None:
     state = PipelineState(pipeline.out)
     columns = ("step", "state", "seconds", Column("output", overflow="fold"))
     table = Table(*columns, title=pipeline.description or pipeline.name)

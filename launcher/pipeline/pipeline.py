@@ -58,7 +58,7 @@ class _PipelineTable(BaseModel, extra="forbid"):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PipelineStep:
     """A step whose references are resolved, except those to its server. `reads` are the paths that it reads.
     `folder` is its own, and `outputs` are the paths in it that count."""
 
@@ -85,7 +85,7 @@ class Pipeline:
     out: Path
     overrides: Mapping[str, str]
     settings: Mapping[str, str]
-    steps: tuple[Step, ...]
+    steps: tuple[PipelineStep, ...]
 
     @classmethod
     def read(cls, path: Path, *, settings: Mapping[str, str], out: Path | None) -> Self:
@@ -105,7 +105,7 @@ class Pipeline:
             raise SetupError(f"{path}: a name is used twice among the settings and steps")
         folder = out or Path("runs/pipelines") / path.stem
         values = {name: str(value) for name, value in table.settings.items()} | dict(settings)
-        setting_values, steps = dict(values), list[Step]()
+        setting_values, steps = dict(values), list[PipelineStep]()
         for number, step in enumerate(table.steps, start=1):
             values[step.name] = str(folder / f"{number}-{step.name}")
             steps.append(_resolved(step, number, values, steps, path))
@@ -120,8 +120,8 @@ class Pipeline:
 
 
 def _resolved(
-    step: _StepTable, number: int, values: Mapping[str, str], earlier: Sequence[Step], path: Path
-) -> Step:
+    step: _StepTable, number: int, values: Mapping[str, str], earlier: Sequence[PipelineStep], path: Path
+) -> PipelineStep:
     served = {"url", "served"} if step.serve else set()
     used: list[str] = []
 
@@ -146,7 +146,7 @@ def _resolved(
     reads += [str(output) for source in earlier if source.name in used for output in source.outputs]
     folder = Path(values[step.name])
     outputs = tuple(folder / name for name in step.outputs) or (folder,)
-    return Step(
+    return PipelineStep(
         number,
         step.name,
         argv,

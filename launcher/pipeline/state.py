@@ -15,7 +15,7 @@ from typing import Literal, NotRequired
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from launcher.pipeline.pipeline import Step
+from launcher.pipeline.pipeline import PipelineStep
 from launcher.runs import write_json
 from rookery.errors import SetupError, validation_message
 from rookery.remote import open_store, store_faults
@@ -69,13 +69,13 @@ class PipelineState:
             if name not in self.records or self.records[name].started < record.started:
                 self.records[name] = record
 
-    def keep(self, step: Step, record: StepRecord) -> None:
+    def keep(self, step: PipelineStep, record: StepRecord) -> None:
         self.records[step.name] = record
         self._path.parent.mkdir(parents=True, exist_ok=True)
         steps = {name: asdict(stored) for name, stored in self.records.items()}
         write_json(self._path, {"settings": self.overrides, "steps": steps})
 
-    def reason(self, step: Step) -> str:
+    def reason(self, step: PipelineStep) -> str:
         """Why a step has to be run, or an empty string if it is up to date."""
         record = self.records.get(step.name)
         if record is None:
@@ -150,7 +150,7 @@ class PipelineStore:
                 self._files.get_file(self._place(out / STATE_FILE), str(fetched))
             self.records = _read(fetched)["steps"]
 
-    def fetch(self, step: Step, records: Mapping[str, StepRecord]) -> None:
+    def fetch(self, step: PipelineStep, records: Mapping[str, StepRecord]) -> None:
         """Fetches the step's inputs, and what it wrote on another machine, unless they are here already."""
         if not self._url:
             return

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.pipeline.pipeline import Pipeline, Step
+from launcher.pipeline.pipeline import Pipeline, PipelineStep
 
 _FAILED = "Failed"
 _NOT_IN_JOBS = re.compile(r"[^A-Za-z0-9_-]+")
@@ -55,7 +55,9 @@ def state_machine(
     return {"Comment": pipeline.description or pipeline.name, "StartAt": names[0], "States": states}
 
 
-def _job(step: Step, file: Path, settings: Sequence[str], after: str, *, timeout_h: int) -> dict[str, Any]:
+def _job(
+    step: PipelineStep, file: Path, settings: Sequence[str], after: str, *, timeout_h: int
+) -> dict[str, Any]:
     where = "$.gpu" if step.gpus else "$.cpu"
     flags = [part for setting in settings for part in ("--set", setting)]
     overrides: dict[str, Any] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from launcher.pipeline.pipeline import Pipeline, Step
+from launcher.pipeline.pipeline import Pipeline, PipelineStep
 from launcher.pipeline.state import STATE_FILE, StepRecord
 from rookery.masking import mask_setting
 from rookery.mlflow_run import (
@@ -36,7 +36,7 @@ class PipelineRun:
         self._try(self._begin)
         self._enabled = bool(self._id)  # without the parent there are no children
 
-    def begin(self, step: Step, command: str) -> dict[str, str]:
+    def begin(self, step: PipelineStep, command: str) -> dict[str, str]:
         """Records the start of a step. Returns what its command needs to nest its own runs below it."""
         self._try(lambda: self._begin_step(step, command))
         if not self._step_id:
@@ -45,7 +45,7 @@ class PipelineRun:
         nested = {PARENT_VARIABLE: self._step_id, MODEL_VARIABLE: self._pipeline.name}
         return {**switches, **nested, "MLFLOW_TRACKING_URI": self._client.tracking_uri}
 
-    def end(self, step: Step, record: StepRecord) -> None:
+    def end(self, step: PipelineStep, record: StepRecord) -> None:
         """Records the end of the step, with the digests of its inputs and outputs, and what it evaluated."""
         self._try(lambda: self._end_step(step, record))
         self._step_id = ""
@@ -70,7 +70,7 @@ class PipelineRun:
         params = [Param(name, _parameter(value)) for name, value in self._pipeline.settings.items()]
         self._client.log_batch(self._id, params=params)
 
-    def _begin_step(self, step: Step, command: str) -> None:
+    def _begin_step(self, step: PipelineStep, command: str) -> None:
         run = self._client.create_run(
             experiment_id(self._client),
             run_name=f"{step.number} {step.name}",
@@ -79,7 +79,7 @@ class PipelineRun:
         self._step_id = str(run.info.run_id)
         self._client.log_param(self._step_id, "command", _parameter(command))
 
-    def _end_step(self, step: Step, record: StepRecord) -> None:
+    def _end_step(self, step: PipelineStep, record: StepRecord) -> None:
         for what, digests in (("input", record.inputs), ("output", record.outputs)):
             for path, digest in digests.items():
                 self._client.set_tag(self._step_id, f"{what} {Path(path).name}", digest.sha256)

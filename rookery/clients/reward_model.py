@@ -17,7 +17,7 @@ TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCard:
+class RewardModelInfo:
     """The SHA-256 of the model, and the prompt style it was trained on."""
 
     sha256: str
@@ -39,11 +39,11 @@ class RewardModelClient:
         self.url = url.rstrip("/")
         self._http = HttpPool(self.url, timeout_s=TIMEOUT_S, access=access)
 
-    async def card(self) -> ModelCard:
+    async def card(self) -> RewardModelInfo:
         """The model that the server runs. Raises `PeerFault` if the server does not answer. There is no
         retry."""
         body = await self._ask("GET", "/v1/model")
-        return ModelCard(_string_field(body, "sha256"), _string_field(body, "style"))
+        return RewardModelInfo(_string_field(body, "sha256"), _string_field(body, "style"))
 
     async def rewards(self, chats: Sequence[Sequence[Message]]) -> ModelRewards:
         """Rewards of chats that end with the answer. Raises `PeerFault` if it does not answer after several

@@ -24,7 +24,7 @@ Groups = Iterable[tuple[Key, Sequence[ScoreItem]]] | AsyncIterable[tuple[Key, Se
 Slots = list[Verdict | RookeryError]
 
 
-class Scorer(Protocol):
+class GroupScorer(Protocol):
     """Scores the answers of many groups: a `RewardClient`, or one object for several of them."""
 
     def stream(

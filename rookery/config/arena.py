@@ -26,7 +26,7 @@ def _known_style(style: str) -> str:
 Style = Annotated[str, AfterValidator(_known_style)]
 
 
-class PositionSettings(Settings):
+class QuestionPositionSettings(Settings):
     """Positions, and how often players are asked about them."""
 
     positions: Path | None = None
@@ -39,7 +39,7 @@ class PositionSettings(Settings):
     """Seed of the drawn positions and puzzles, the sampled answers, the games and the bootstrap."""
 
 
-class QuestionSettings(PositionSettings, AccessSettings):
+class QuestionSettings(QuestionPositionSettings, AccessSettings):
     """What `evaluate` and `watch` have in common: positions, and how players are asked about them."""
 
     reward_target: str = "dns:///127.0.0.1:50051"
@@ -54,7 +54,7 @@ class QuestionSettings(PositionSettings, AccessSettings):
     """Questions asked at the same time."""
 
 
-class EvaluationSettings(PositionSettings):
+class EvaluationSettings(QuestionPositionSettings):
     """What `rookery evaluate` and `rookery arena evaluate` have in common."""
 
     players: CliPositionalArg[Specs]
@@ -95,7 +95,7 @@ class EvaluationSettings(PositionSettings):
         return SECTIONS - {name for name in ("puzzles", "suites", "chessqa") if not getattr(self, name)}
 
 
-class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_EVALUATE_"):
+class ArenaEvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_EVALUATE_"):
     """Evaluate players on positions, puzzles and test suites, and write report.json and report.html.
 
     A player is written as a spec, such as http://127.0.0.1:8000#policy-v000150 or stockfish,nodes=100. The
@@ -108,7 +108,7 @@ class EvaluateSettings(EvaluationSettings, QuestionSettings, env_prefix="ARENA_E
     """Folder of the answers and the report. A metrics.jsonl there gives the learning curve."""
 
     @model_validator(mode="after")
-    def _sources(self) -> "EvaluateSettings":
+    def _sources(self) -> "ArenaEvaluateSettings":
         if unknown := self.asks - SECTIONS:
             raise ValueError(
                 f"no section {', '.join(sorted(unknown))!r}: choose from {', '.join(sorted(SECTIONS))}"

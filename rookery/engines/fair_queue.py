@@ -59,7 +59,7 @@ class Quarantine:
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class EngineSlot:
     """The place of one engine in the pool; empty while the engine restarts."""
 
     number: int
@@ -81,7 +81,7 @@ class Job:
     settle: "Callable[[Job, Analysis | EngineFault | None], None]"
     """Called with the engine's answer."""
     waiters: "list[tuple[Call, int]]" = field(default_factory=list)
-    slot: Slot | None = None
+    slot: EngineSlot | None = None
 
     def done(self, result: Analysis | EngineFault | None) -> None:
         """As `Search.done`."""

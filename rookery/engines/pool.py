@@ -15,7 +15,7 @@ from typing import Self
 
 from rookery import metrics
 from rookery.engines.engine import Engine
-from rookery.engines.fair_queue import Call, Job, Quarantine, RequestQueue, Slot
+from rookery.engines.fair_queue import Call, EngineSlot, Job, Quarantine, RequestQueue
 from rookery.errors import EngineFault, RookeryError, Unavailable
 from rookery.retries import pause_after
 from rookery.uci import Analysis, Query
@@ -46,7 +46,7 @@ class EnginePool:
         self._jobs: dict[Query, Job] = {}
         self._turns: deque[RequestQueue] = deque()
         self._queued = 0
-        self._slots = [Slot(number) for number in range(engines)]
+        self._slots = [EngineSlot(number) for number in range(engines)]
         self._quarantine = Quarantine()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -163,7 +163,7 @@ class EnginePool:
             job.slot = slot
             slot.engine.submit(job)
 
-    def _least_busy(self) -> Slot | None:
+    def _least_busy(self) -> EngineSlot | None:
         least, fewest = None, 0
         for slot in self._slots:
             if (engine := slot.engine) is None or not engine.has_room:
@@ -223,19 +223,19 @@ class EnginePool:
 
     # Engines that fail.
 
-    def _install(self, slot: Slot, engine: Engine) -> None:
+    def _install(self, slot: EngineSlot, engine: Engine) -> None:
         slot.engine, slot.failing = engine, False
         engine.died = lambda: self._on_death(slot, engine)
         if engine.ended:  # between its answer and now
             self._on_death(slot, engine)
         self._dispatch()
 
-    def _on_death(self, slot: Slot, engine: Engine) -> None:
+    def _on_death(self, slot: EngineSlot, engine: Engine) -> None:
         slot.engine = None
         if not self._stopped:
             self._spawn(self._restart(slot, engine))
 
-    async def _restart(self, slot: Slot, dead: Engine) -> None:
+    async def _restart(self, slot: EngineSlot, dead: Engine) -> None:
         """Restarts the engine of `slot`, with as many attempts as it takes."""
         await dead.close()
         while True:

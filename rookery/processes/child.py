@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Command:
+class ServiceCommand:
     """How to start a service.
 
     `probe_url` answers 200 once the service is ready; None means that it is ready at once. `env` changes this
@@ -72,7 +72,7 @@ class Watchdog:
 class Child:
     """A started command. The id of its process group is its pid."""
 
-    def __init__(self, command: Command, guard: Watchdog) -> None:
+    def __init__(self, command: ServiceCommand, guard: Watchdog) -> None:
         self._guard = guard
         command.log.parent.mkdir(parents=True, exist_ok=True)
         with command.log.open("ab") as log:

@@ -141,7 +141,7 @@ class MoveTask:
         find_answer = first_line if item.task == GAME_TASK else extract
         answer = find_answer(item.response, truncated=item.truncated)
         reading = (
-            notation.Reading(answer.missing) if answer.missing else read_move(answer.text, position.board)
+            notation.MoveReading(answer.missing) if answer.missing else read_move(answer.text, position.board)
         )
         if (move := reading.move) is None:
             penalty = scheme.penalty(reading.outcome)

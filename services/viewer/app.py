@@ -72,7 +72,14 @@ def create_app(settings: ViewerSettings, *, folder: Path, stopping: asyncio.Even
         redoc_url=None,
         lifespan=closing,
     )
-    app.state.viewer = Viewer(settings, settings.access, runs, index, versions, stopping or asyncio.Event())
+    app.state.viewer = Viewer(
+        settings,
+        settings.access,
+        runs,
+        index=index,
+        versions=versions,
+        stopping=stopping or asyncio.Event(),
+    )
     if is_loopback(settings.host):  # the pages need no token
         app.add_middleware(RequireLocalHost)
     app.add_middleware(SecurityHeaders)

@@ -13,7 +13,7 @@ from typing import Any
 
 from rookery.access import TOKEN_VARIABLE, Access, AccessSettings
 from rookery.errors import NotFound, Unavailable
-from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Child, ServiceCommand, Watchdog, last_lines
 from rookery.processes.ports import Ports
 from services.viewer.runs import RunFolder
 
@@ -106,7 +106,7 @@ class VersionServer:
         self._exits.callback(watchdog.close)
         scheme = ("--scheme", run.scheme()) if run.scheme() else ()
         flags = ("--host", HOST, "--port", str(port), "--grpc-port", "0", "--engines", "1", *scheme)
-        reward = Command("reward", (*_REWARD, *flags), self._folder / "reward.log", env=variables)
+        reward = ServiceCommand("reward", (*_REWARD, *flags), self._folder / "reward.log", env=variables)
         child = Child(reward, watchdog)
         self._exits.callback(child.kill)
 

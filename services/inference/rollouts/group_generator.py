@@ -17,7 +17,7 @@ from typing import TypeAlias
 from rookery.clients import ScoreItem
 from rookery.codec import decode_position
 from rookery.config.rollouts import RolloutsSettings
-from rookery.episodes import Environment, Step, environment, faults_of
+from rookery.episodes import Environment, EnvironmentStep, environment, faults_of
 from rookery.errors import ContextExceeded, NotFound, PeerFault
 from rookery.failpoints import reach
 from rookery.influence import effects_of
@@ -134,7 +134,7 @@ class GroupGenerator:
         self,
         group: TraceGroup,
         episodes: Sequence[Environment],
-        steps: Mapping[int, Step],
+        steps: Mapping[int, EnvironmentStep],
         stored: Sequence[tuple[TraceGroup, str]],
         *,
         store: "_Store",
@@ -191,7 +191,7 @@ class GroupGenerator:
         group: TraceGroup,
         slot: int,
         episodes: Mapping[int, Environment],
-        step: Step,
+        step: EnvironmentStep,
         *,
         known: Sequence[tuple[Turn, str]],
         store: "_Store",
@@ -230,7 +230,7 @@ class GroupGenerator:
         new: Mapping[int, Turn],
         times: _Times,
         server: InferenceServer | None = None,
-    ) -> tuple[dict[int, Turn], dict[int, Step]]:
+    ) -> tuple[dict[int, Turn], dict[int, EnvironmentStep]]:
         """The turns with what comes of them, by slot, and the steps. `server` is asked for the
         effects of their sentences."""
         began = time.monotonic()
@@ -376,7 +376,9 @@ async def _first_prompts(
     return {slot: prompt for slot, prompt in enumerate(own_prompts) if prompt}
 
 
-async def _steps(position: Position, episodes: _Episodes, turns: Mapping[int, Turn]) -> dict[int, Step]:
+async def _steps(
+    position: Position, episodes: _Episodes, turns: Mapping[int, Turn]
+) -> dict[int, EnvironmentStep]:
     with faults_of(position):
         steps = await asyncio.gather(*(episodes[slot].step(turn) for slot, turn in turns.items()))
     return dict(zip(turns, steps, strict=True))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rookery.episodes import Step
+from rookery.episodes import EnvironmentStep
 from rookery.trace import Trace, TraceGroup, Turn
 
 
@@ -15,7 +15,7 @@ def with_turns(group: TraceGroup, turns: Mapping[int, Turn]) -> TraceGroup:
     return replace(group, traces=tuple(traces))
 
 
-def paid(trace: Trace, step: Step) -> Trace:
+def paid(trace: Trace, step: EnvironmentStep) -> Trace:
     """The episode with what its end pays the last turn of another role."""
     turns = list(trace.turns)
     others = [number for number, turn in enumerate(turns) if turn.role != turns[-1].role]

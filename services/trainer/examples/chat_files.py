@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.chats import Chat, parse_chat, parse_completion, tokenize
-from services.trainer.examples.rows import Example
+from services.trainer.examples.rows import TokenizedExample
 from services.trainer.examples.survey import Survey
 
 logger = logging.getLogger(__name__)
@@ -224,11 +224,11 @@ class ChatExamples:
         """Whether neighbours may have the same prompt, which `share_prompts` then joins."""
         return len(self.prompts) < len(self)
 
-    def examples(self, numbers: Sequence[int]) -> list[Example]:
+    def examples(self, numbers: Sequence[int]) -> list[TokenizedExample]:
         """Returns the examples with these numbers (see `ExampleSource`)."""
         return tokenize([self._chats[self._numbers[number]] for number in numbers], self._tokenizer)
 
-    def _measured(self, count: int) -> Iterator[tuple[int, Chat, Example]]:
+    def _measured(self, count: int) -> Iterator[tuple[int, Chat, TokenizedExample]]:
         """Yields each chat of the file with its number and its tokens."""
         places = iter(range(count))
         while chunk := list(islice(places, _TOKENISED_AT_ONCE)):

@@ -2,7 +2,6 @@
 parts of it.
 """
 
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +11,9 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from rookery.alternatives import Alternatives
 from rookery.errors import InvalidInput
-from services.trainer.examples.rows import Example, SoftTargets
+from services.trainer.examples.rows import SoftTargets, TokenizedExample
 
 Messages = list[dict[str, str]]
 
@@ -26,34 +26,6 @@ token after each answer."""
 
 _MARK = "\ue000"
 """A private character, as an answer after which a template writes what it writes after each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alternatives:
-    """Texts that could replace the characters `start` to `end` of an answer, and their probabilities. The
-    answer's own text is one of them."""
-
-    start: int
-    end: int
-    texts: Sequence[str]
-    weights: Sequence[float]
-
-    @classmethod
-    def of(cls, value: Any) -> "Alternatives":
-        """Reads an entry of the column `alternatives`. The weights are divided by their sum. Raises
-        `InvalidInput` if the entry is malformed."""
-        quoted = str(value)[:120]
-        try:
-            start, end = int(value["start"]), int(value["end"])
-            texts, weights = list(map(str, value["texts"])), list(map(float, value["weights"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"alternatives are start, end, texts and weights, not {quoted!r}") from error
-        if not len(texts) == len(set(texts)) == len(weights):
-            raise InvalidInput(f"alternatives need different texts and a weight for each: {quoted!r}")
-        total = sum(weights)
-        if not 0 < total < math.inf or min(weights) < 0:
-            raise InvalidInput(f"the weights of alternatives are not probabilities: {quoted!r}")
-        return cls(start, end, texts, [weight / total for weight in weights])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +83,7 @@ def _is_text(value: Any) -> bool:
         return False
 
 
-def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) -> list[Example]:
+def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) -> list[TokenizedExample]:
     """Applies the model's chat template, to plain chats none: the texts as they are, and an EOS token at the
     end. The answer is the text after the generation prompt, up to its end token.
 
@@ -146,7 +118,7 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any, *, after_end: bool = False) 
     texts = list({text for widened in spans for span in widened for text in span.texts})
     ids_of = dict(zip(texts, _ids_within(texts, tokenizer), strict=True)) if soft else {}
     examples = [
-        Example(array("i", prompt_ids[number]), (array("i", answer),))
+        TokenizedExample(array("i", prompt_ids[number]), (array("i", answer),))
         for number, answer in enumerate(tokens["input_ids"])
     ]
     for i, chat in enumerate(chats):
@@ -241,7 +213,7 @@ def _whole_tokens(
         )
     touched = [(first, last) for first, last in offsets if first < end and last > start]
     first, last = touched[0][0], touched[-1][1]
-    texts = [answer[first:start] + text + answer[end:last] for text in span.texts]
+    texts = tuple(answer[first:start] + text + answer[end:last] for text in span.texts)
     return Alternatives(first, last, texts, span.weights)
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.chats import Chat, Messages, join_messages, tokenize
-from services.trainer.examples.rows import Example
+from services.trainer.examples.rows import TokenizedExample
 from services.trainer.examples.survey import Survey
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _TOKENISED_AT_ONCE = 512
 class TokenPair:
     """A pair as tokens, the chosen answer first. `position` and `game` are digests."""
 
-    example: Example
+    example: TokenizedExample
     position: bytes
     game: bytes
     origin: str
@@ -54,7 +54,7 @@ class PairExamples:
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def examples(self, numbers: Sequence[int]) -> list[Example]:
+    def examples(self, numbers: Sequence[int]) -> list[TokenizedExample]:
         """Returns the examples with these numbers (see `ExampleSource`)."""
         return [self.pairs[number].example for number in numbers]
 
@@ -118,7 +118,7 @@ def _tokenised(path: Path, tokenizer: Any, survey: Survey, *, after_end: bool) -
             position = _digest(" ".join(fen.split()[:4]) if fen else str(list(better.prompt_ids)))
             game = row.text("game_id")
             yield TokenPair(
-                example=Example(better.prompt_ids, answers, gap=row.gap),
+                example=TokenizedExample(better.prompt_ids, answers, gap=row.gap),
                 position=position,
                 game=_digest(game) if game else position,
                 origin=row.text("origin"),

@@ -52,7 +52,7 @@ class SoftTargets:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TokenizedExample:
     """Token ids of a prompt and of its answers: one to learn, or the chosen and the rejected one.
 
     Or of several answers to learn. `gap` is how much better the chosen answer is, in win probability.
@@ -85,13 +85,13 @@ class ExampleSource(Protocol):
         """The number of the first example of each prompt; the others of that prompt follow it.
         `range(len(self))` if no examples share a prompt."""
 
-    def examples(self, numbers: Sequence[int]) -> list[Example]:
+    def examples(self, numbers: Sequence[int]) -> list[TokenizedExample]:
         """Returns the examples with these numbers, in the same order."""
 
 
 def shuffled_batches(
     source: ExampleSource, *, batch_size: int, seed: int, skip: int = 0
-) -> Iterator[list[Example]]:
+) -> Iterator[list[TokenizedExample]]:
     """Yields batches of examples of similar length, without end.
 
     Examples with the same prompt are neighbours. Examples that do not fill a batch at the end of an epoch are
@@ -118,27 +118,27 @@ def shuffled_batches(
             skip = 0
 
 
-def _by_length(examples: Sequence[Example], *, shared: bool) -> list[Example]:
+def _by_length(examples: Sequence[TokenizedExample], *, shared: bool) -> list[TokenizedExample]:
     """Sorts examples by length. With `shared`, neighbours of one prompt stay together."""
     groups = [list(group) for _, group in groupby(examples, lambda e: e.prompt_ids if shared else id(e))]
     groups.sort(key=lambda group: max(example.length for example in group))
     return list(chain(*groups))
 
 
-def share_prompts(examples: Sequence[Example], *, tokens: int = 0) -> list[Example]:
+def share_prompts(examples: Sequence[TokenizedExample], *, tokens: int = 0) -> list[TokenizedExample]:
     """Joins neighbours of one prompt to examples of several answers, of at most `tokens` tokens if not 0.
 
     >>> three = [Example([1, 2], ([answer, answer],)) for answer in (3, 4, 5)]
     >>> [(example.answers, example.length) for example in share_prompts(three, tokens=6)]
     [(([3, 3], [4, 4]), 6), (([5, 5],), 4)]
     """
-    joined: list[Example] = []
+    joined: list[TokenizedExample] = []
     for example in examples:
         last = joined[-1] if joined else None
         fits = last and (not tokens or last.length + example.answer_tokens <= tokens)
         if last and fits and last.prompt_ids == example.prompt_ids:
             soft = tuple(chain(*(e.soft_targets or (None,) * len(e.answers) for e in (last, example))))
-            joined[-1] = Example(last.prompt_ids, last.answers + example.answers, soft_targets=soft)
+            joined[-1] = TokenizedExample(last.prompt_ids, last.answers + example.answers, soft_targets=soft)
         else:
             joined.append(example)
     return joined
@@ -167,10 +167,10 @@ class TokenBatch:
     gaps_K: torch.Tensor
 
 
-Row = list[Example]
+Row = list[TokenizedExample]
 
 
-def pack_rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
+def pack_rows(examples: Sequence[TokenizedExample], *, row_tokens: int = 0) -> list[Row]:
     """Packs examples into rows of at most `row_tokens`, longest first, each into the first row with room.
 
     With 0, or if it is longer than `row_tokens`, an example has a row of its own.
@@ -220,7 +220,7 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
     examples = tuple(chain(*rows))
     # Padding is on the right, where plain causal attention never looks.
     plain_causal = _are_plain(rows)
-    lines: Sequence[Sequence[Example]] = rows if plain_causal else [examples]
+    lines: Sequence[Sequence[TokenizedExample]] = rows if plain_causal else [examples]
     width = max(map(_length, lines))
     ids = torch.zeros(len(lines), width, dtype=torch.long)
     # Positions of padding continue: transformers takes a restart for a packed sequence and makes a mask.
@@ -268,5 +268,5 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
     )
 
 
-def _length(row: Sequence[Example]) -> int:
+def _length(row: Sequence[TokenizedExample]) -> int:
     return sum(example.length for example in row)

@@ -30,9 +30,9 @@ from rookery.remote import open_store
 from services.trainer.distributed.placement import computes_in_bf16, own_device
 from services.trainer.distributed.process_group import join_processes
 from services.trainer.examples.rows import (
-    Example,
     ExampleSource,
     TokenBatch,
+    TokenizedExample,
     collate_examples,
     group_rows,
     shuffled_batches,
@@ -213,7 +213,7 @@ def _step(
     task: FinetuneTask[F],
     sums: Callable[[TokenBatch], Sums],
     optimizer: torch.optim.Optimizer,
-    examples: Sequence[Example],
+    examples: Sequence[TokenizedExample],
     *,
     step: int,
 ) -> dict[str, float]:

@@ -13,7 +13,7 @@ import torch
 from rookery.config.finetune import SftSettings
 from services.trainer.examples import local_path
 from services.trainer.examples.chat_files import ChatExamples, open_chats
-from services.trainer.examples.rows import Example, TokenBatch
+from services.trainer.examples.rows import TokenBatch, TokenizedExample
 from services.trainer.finetune.loop import finetune, start_run
 from services.trainer.finetune.model import (
     answer_logprobs,
@@ -34,7 +34,7 @@ class SftTask(FinetuneTask[SftSettings]):
 
     name = "sft"
 
-    def weight(self, examples: Sequence[Example]) -> int:
+    def weight(self, examples: Sequence[TokenizedExample]) -> int:
         """Returns the number of answer tokens: each has the same weight, whatever its example."""
         return sum(example.answer_tokens for example in examples)
 
@@ -87,7 +87,7 @@ def run(settings: SftSettings) -> Path:
     )
     source = read(open_chats(local_path(settings.data)))
     style = style_of(settings)
-    held_out: list[Example] = []
+    held_out: list[TokenizedExample] = []
     if settings.eval_data:
         eval_source = read(open_chats(local_path(settings.eval_data)), limit=settings.eval_examples)
         held_out = eval_source.examples(range(len(eval_source)))

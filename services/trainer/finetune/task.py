@@ -15,9 +15,9 @@ from rookery.config.finetune import FinetuneSettings
 from services.trainer.distributed.placement import computes_in_bf16
 from services.trainer.distributed.process_group import World
 from services.trainer.examples.rows import (
-    Example,
     Row,
     TokenBatch,
+    TokenizedExample,
     collate_examples,
     group_rows,
     pack_rows,
@@ -42,14 +42,19 @@ class FinetuneTask(ABC, Generic[F]):
     """The tokens of a forward pass; 0: any number. If the settings have `auto`, `finetune` measures it."""
 
     def __init__(
-        self, model: Any, settings: F, held_out: Sequence[Example] = (), *, shares_prompts: bool = False
+        self,
+        model: Any,
+        settings: F,
+        held_out: Sequence[TokenizedExample] = (),
+        *,
+        shares_prompts: bool = False,
     ) -> None:
         self.model, self.settings = model, settings
         self.held_out = held_out[: settings.eval_examples]
         self.shares_prompts = shares_prompts
         self.micro_batch_tokens = settings.micro_batch_tokens
 
-    def weight(self, examples: Sequence[Example]) -> int:
+    def weight(self, examples: Sequence[TokenizedExample]) -> int:
         """Returns the divisor for the sums of `examples`: here their number."""
         return len(examples)
 
@@ -74,7 +79,11 @@ class FinetuneTask(ABC, Generic[F]):
 
 
 def means(
-    task: FinetuneTask[F], sums: Callable[[TokenBatch], Sums], examples: Sequence[Example], *, learn: bool
+    task: FinetuneTask[F],
+    sums: Callable[[TokenBatch], Sums],
+    examples: Sequence[TokenizedExample],
+    *,
+    learn: bool,
 ) -> dict[str, float]:
     """Returns means over `examples`, in as many forward passes as needed, and the tokens computed. Of several
     processes, each computes its share. With `learn`, the gradients of this share are left in the weights."""
@@ -91,7 +100,7 @@ def means(
     return {name: sum(part.get(name, 0.0) for part in gathered) for name in dict.fromkeys(chain(*gathered))}
 
 
-def rows_of(task: FinetuneTask[F], examples: Sequence[Example], *, tokens: int) -> list[Row]:
+def rows_of(task: FinetuneTask[F], examples: Sequence[TokenizedExample], *, tokens: int) -> list[Row]:
     """Returns the rows of `examples`, of which those that share a prompt have at most `tokens` if not 0."""
     if task.shares_prompts:
         examples = share_prompts(examples, tokens=tokens)

@@ -23,7 +23,7 @@ from chess_datasets.pgn.collection import GameCollection
 from chess_datasets.positions.numbered import PositionOrder
 from chess_datasets.positions.recipe import Shares
 from rookery.clients import RewardClient, ScoreItem
-from rookery.config.arena import EvaluateSettings
+from rookery.config.arena import ArenaEvaluateSettings
 from rookery.config.reward import RewardSettings
 from rookery.errors import InvalidInput, NotFound, PeerFault, RookeryError
 from rookery.formats import FORMATS
@@ -128,7 +128,7 @@ def positions_file(tmp_path: Path) -> Path:
 @pytest.fixture
 async def settings(policy_server: PolicyServer, positions_file: Path, tmp_path: Path):
     async with judging() as target, serve_http(policy_server.app()) as url:
-        yield EvaluateSettings(
+        yield ArenaEvaluateSettings(
             players=(f"{url}#{BEFORE},style=fen", f"{url}#{AFTER},style=fen"),
             reward_target=f"dns:///{target}",
             positions=positions_file,
@@ -137,8 +137,8 @@ async def settings(policy_server: PolicyServer, positions_file: Path, tmp_path: 
         )
 
 
-def changed(settings: EvaluateSettings, **values: Any) -> EvaluateSettings:
-    return EvaluateSettings(**{**settings.model_dump(), **values})
+def changed(settings: ArenaEvaluateSettings, **values: Any) -> ArenaEvaluateSettings:
+    return ArenaEvaluateSettings(**{**settings.model_dump(), **values})
 
 
 async def test_before_and_after(settings) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from arena.page import render_page
 from arena.stats import Estimate
-from arena.tables import METRICS, Cell, Row, Section, Table, summary
+from arena.tables import METRICS, Cell, MetricRow, Section, Table, summary
 from tests.conftest import require
 
 pytestmark = pytest.mark.chromium
@@ -24,7 +24,7 @@ PLAYERS = [
 ]
 
 
-def row(name: str, shift: float) -> Row:
+def row(name: str, shift: float) -> MetricRow:
     metric = METRICS["positions"][name]
     sign = -1 if metric.better == "lower" else 1
     cells = {
@@ -34,7 +34,7 @@ def row(name: str, shift: float) -> Row:
         )
         for place, player in enumerate(PLAYERS)
     }
-    return Row(metric, cells | {"random legal move": Cell(Estimate(0.2, (0.1, 0.3)))})
+    return MetricRow(metric, cells | {"random legal move": Cell(Estimate(0.2, (0.1, 0.3)))})
 
 
 @pytest.fixture(scope="module")

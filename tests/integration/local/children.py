@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rookery.processes.child import Command
+from rookery.processes.child import ServiceCommand
 
 SERVICE = """
 import http.server, os, signal, subprocess, sys, time
@@ -35,11 +35,13 @@ time.sleep(600)
 """
 
 
-def script(name: str, code: str, folder: Path, *arguments: object, probe_url: str | None = None) -> Command:
+def script(
+    name: str, code: str, folder: Path, *arguments: object, probe_url: str | None = None
+) -> ServiceCommand:
     argv = (sys.executable, "-S", "-c", code, *map(str, arguments))
-    return Command(name, argv, folder / f"{name}.log", probe_url=probe_url)
+    return ServiceCommand(name, argv, folder / f"{name}.log", probe_url=probe_url)
 
 
-def service(name: str, port: int, folder: Path) -> Command:
+def service(name: str, port: int, folder: Path) -> ServiceCommand:
     url = f"http://127.0.0.1:{port}/readyz"
     return script(name, SERVICE, folder, port, folder / "marks", probe_url=url)

@@ -10,7 +10,7 @@ from launcher import supervisor as supervisor_module
 from launcher.observer import probe
 from launcher.supervisor import RESTARTS, State, Supervisor
 from rookery.errors import RookeryError, SetupError
-from rookery.processes.child import Command, Watchdog
+from rookery.processes.child import ServiceCommand, Watchdog
 from tests.conftest import free_port
 from tests.integration.local.children import STUBBORN, script, service
 
@@ -30,7 +30,7 @@ def watchdog() -> Iterator[Watchdog]:
 class Run:
     """A supervisor driven as a session drives it."""
 
-    def __init__(self, stages: list[list[Command]], watchdog: Watchdog) -> None:
+    def __init__(self, stages: list[list[ServiceCommand]], watchdog: Watchdog) -> None:
         self.supervisor = Supervisor(stages, watchdog, finisher="trainer", optional={"viewer"})
         self._urls = {c.name: c.probe_url for stage in stages for c in stage if c.probe_url}
 

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from rookery.answers import MAX_BOX_CHARS, extract
-from rookery.notation import Reading, read_move
+from rookery.notation import MoveReading, read_move
 from rookery.trace import Outcome
 
 pytestmark = pytest.mark.shared_data
@@ -27,9 +27,9 @@ ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 COORDINATES = re.compile(r"[a-h][1-8]-?[a-h][1-8][qrbn]?")
 
 
-def judged(response: str, fen: str) -> Reading:
+def judged(response: str, fen: str) -> MoveReading:
     answer = extract(response)
-    return Reading(answer.missing) if answer.missing else read_move(answer.text, chess.Board(fen))
+    return MoveReading(answer.missing) if answer.missing else read_move(answer.text, chess.Board(fen))
 
 
 def boxed(text: str) -> str:
@@ -58,7 +58,7 @@ def test_moves_of_real_games(san_rows: list[dict[str, Any]]) -> None:
         texts += [board.lan(move), rf"\text{{{row['san']}}}", f"**{row['san']}**", f"12... {row['san']}!?"]
         for text in texts:
             answer = extract(f"<think>Perhaps {boxed('a1a2')}.</think>{boxed(text)}")
-            assert read_move(answer.text, board) == Reading(Outcome.LEGAL, move), (text, row)
+            assert read_move(answer.text, board) == MoveReading(Outcome.LEGAL, move), (text, row)
 
 
 def test_moves_of_real_games_without_what_told_them_apart(san_rows: list[dict[str, Any]]) -> None:
@@ -67,7 +67,7 @@ def test_moves_of_real_games_without_what_told_them_apart(san_rows: list[dict[st
         vague = re.sub(r"^([NBRQ])(?:[a-h][1-8]?|[1-8])(x?[a-h][1-8])", r"\1\2", row["san"])
         vague = re.sub(r"=[QRBN]", "", vague)
         if vague != row["san"]:
-            assert judged(boxed(vague), row["fen"]) == Reading(Outcome.AMBIGUOUS), (vague, row)
+            assert judged(boxed(vague), row["fen"]) == MoveReading(Outcome.AMBIGUOUS), (vague, row)
             refused[row["category"]] += 1
     print(f"\nwithout disambiguation, all refused: {dict(refused)}")
     assert sum(refused.values()) > 700
@@ -80,11 +80,11 @@ def test_moves_of_real_games_on_the_wrong_board(san_rows: list[dict[str, Any]]) 
         reading = judged(boxed(row["san"]), other["fen"])
         outcomes[reading.outcome] += 1
         try:
-            assert reading == Reading(Outcome.LEGAL, board.parse_san(row["san"]))
+            assert reading == MoveReading(Outcome.LEGAL, board.parse_san(row["san"]))
         except chess.AmbiguousMoveError:
-            assert reading == Reading(Outcome.AMBIGUOUS)
+            assert reading == MoveReading(Outcome.AMBIGUOUS)
         except chess.IllegalMoveError:
-            assert reading == Reading(Outcome.ILLEGAL)
+            assert reading == MoveReading(Outcome.ILLEGAL)
     print(f"\non the next row's board: {dict(outcomes)}")
 
 
@@ -92,7 +92,7 @@ def test_every_null_move_on_every_board(san_rows: list[dict[str, Any]]) -> None:
     for row in san_rows:
         for text in ("--", "Z0", "0000", "@@@@", f"{row['uci'][:2] * 2}"):
             expected = Outcome.ILLEGAL if text.startswith(row["uci"][:2]) else Outcome.NULL_MOVE
-            assert judged(boxed(text), row["fen"]) == Reading(expected)
+            assert judged(boxed(text), row["fen"]) == MoveReading(expected)
 
 
 def test_boxed_answers_of_models(shared_data: Path) -> None:
@@ -137,7 +137,7 @@ MISLABELLED = {
 def test_transcripts_that_name_one_move(shared_data: Path, task: str) -> None:
     outcomes = Counter()
     for row in rows(shared_data / "llm_outputs_langchess" / "compact" / f"{task}_dev.jsonl.zst"):
-        assert judged(row["response"], row["fen"]) == Reading(Outcome.NO_BOX)  # as written: tags, no box
+        assert judged(row["response"], row["fen"]) == MoveReading(Outcome.NO_BOX)  # as written: tags, no box
         reading = judged(ANSWER.sub(lambda match: boxed(match[1]), row["response"]), row["fen"])
         outcomes[reading.outcome] += 1
         answered = ANSWER.search(row["response"].rpartition("</think>")[2].partition("<think>")[0])

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from rookery.alternatives import Alternatives
 from rookery.config.finetune import SftSettings
 from rookery.config.trainer import TrainerSettings
 from rookery.hub import begins_with_bos, chat_template
 from rookery.prompt import render
-from rookery.tool_calls import SCHEMAS, Call, can_call, json_call
+from rookery.tool_calls import SCHEMAS, ToolCall, can_call, json_call
 from rookery.trace import Claim, Completion, Outcome, ProcessReward, Sentence, Trace, Turn, Verdict
 from services.trainer.batches.process_rewards import token_advantages, token_spans, tokenizer_of
-from services.trainer.examples.chats import Alternatives, Chat, tokenize
+from services.trainer.examples.chats import Chat, tokenize
 from services.trainer.examples.rows import collate_examples
 from services.trainer.finetune import sft
 from services.trainer.finetune.model import load_chat_tokenizer
@@ -115,10 +116,10 @@ def test_prompt_and_answer_have_the_tokens_of_the_whole(name: str, tokenizer: An
 
 
 SPANS = {
-    "a move": ("Nf3", ["Nf3", "O-O", "exd5"], 0),
-    "moves of which one begins another": ("O-O", ["O-O", "O-O-O", "e8=Q+"], 0),
-    "a sentence": ("The king on e1 is safe.", ["The king on e1 is safe.", "White has two bishops."], 0),
-    "the boxed move": ("Nf3", ["Nf3", "Nc3", "O-O-O"], ANSWER.index("{")),
+    "a move": ("Nf3", ("Nf3", "O-O", "exd5"), 0),
+    "moves of which one begins another": ("O-O", ("O-O", "O-O-O", "e8=Q+"), 0),
+    "a sentence": ("The king on e1 is safe.", ("The king on e1 is safe.", "White has two bishops."), 0),
+    "the boxed move": ("Nf3", ("Nf3", "Nc3", "O-O-O"), ANSWER.index("{")),
 }
 
 
@@ -128,7 +129,7 @@ def test_soft_targets_are_those_of_the_texts_tokens(tokenizer: Any, span: str) -
     text, texts, after = SPANS[span]
     start, weights = ANSWER.index(text, after), [0.5, 0.3, 0.2][: len(texts)]
     weights[0] += 1 - sum(weights)
-    [example] = tokenize([chat(Alternatives(start, start + len(text), texts, weights))], tokenizer)
+    [example] = tokenize([chat(Alternatives(start, start + len(text), texts, tuple(weights)))], tokenizer)
     [soft] = example.soft_targets
     assert soft is not None
     targets = dict[int, dict[int, float]]()
@@ -186,7 +187,7 @@ def test_a_stripping_template_does_not_strip_what_is_learned(folder_of: Callable
     tokenizer = load_chat_tokenizer(folder_of("qwen3"))
     tokenizer.chat_template = R1_TEMPLATE
     for answer in (ANSWER, ANSWER.replace("<think>", "<think>\n") + "\n"):
-        span = Alternatives(answer.index("O-O"), answer.index("O-O") + 3, ["O-O", "e4"], [0.5, 0.5])
+        span = Alternatives(answer.index("O-O"), answer.index("O-O") + 3, ("O-O", "e4"), (0.5, 0.5))
         [example] = tokenize([chat(span, answer=answer)], tokenizer)
         assert tokenizer.decode(example.prompt_ids).endswith("<|im_start|>assistant\n<think>\n")
         learned = answer.removeprefix("<think>").removeprefix("\n") + "<|im_end|>"
@@ -221,7 +222,7 @@ def test_a_call_of_a_tool_goes_on_in_its_tokens(name: str, folder: Path, tokeniz
     opened, call = name == "qwen3-thinking", '{"name": "legal_moves", "arguments": {}}'
     for thought in ("<think>\nHm.\n</think>\n\n", *([] if opened else [""])):
         text = f"{thought}<tool_call>\n{call}\n</tool_call>"
-        assert json_call(text) == Call("legal_moves", [])
+        assert json_call(text) == ToolCall("legal_moves", [])
         called = [{"role": "assistant", "content": text}, {"role": "tool", "content": "Legal moves: e4"}]
         before, after = (
             tokenizer.apply_chat_template(

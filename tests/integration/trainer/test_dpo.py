@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from rookery.config.finetune import DpoSettings
 from rookery.hub import MANIFEST_FILE, identity
-from services.trainer.examples.rows import Example, collate_examples, pack_rows
+from services.trainer.examples.rows import TokenizedExample, collate_examples, pack_rows
 from services.trainer.finetune import dpo
 from services.trainer.finetune.model import prepare_model
 from tests.unit.trainer.preferences import write_pairs
@@ -35,7 +35,10 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.2)
-    examples = [Example([5, 9], ([30, 31, 1], [40, 1])), Example([7, 8, 9], ([22, 1], [23, 24, 1]))]
+    examples = [
+        TokenizedExample([5, 9], ([30, 31, 1], [40, 1])),
+        TokenizedExample([7, 8, 9], ([22, 1], [23, 24, 1])),
+    ]
     with torch.no_grad():
         found = dpo.DpoTask(model, settings, []).sums(collate_examples(pack_rows(examples, row_tokens=64)))
         expected = torch.zeros(())
@@ -52,7 +55,9 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
 def test_a_fresh_adapter_is_its_own_reference(small_model: Path) -> None:
     settings = _settings(small_model, small_model, small_model)
     model = prepare_model(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
-    sums = dpo.DpoTask(model, settings, []).sums(collate_examples(pack_rows([Example([5], ([6, 7], [8]))])))
+    sums = dpo.DpoTask(model, settings, []).sums(
+        collate_examples(pack_rows([TokenizedExample([5], ([6, 7], [8]))]))
+    )
     assert sums["margin"].item() == 0.0
     assert sums["loss"].item() == pytest.approx(0.693147, abs=1e-6)
 

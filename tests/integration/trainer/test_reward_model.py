@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from rookery.config.finetune import RewardModelSettings
 from rookery.errors import InvalidInput, SetupError
 from services.trainer import merge
-from services.trainer.examples.rows import Example, collate_examples, pack_rows
+from services.trainer.examples.rows import TokenizedExample, collate_examples, pack_rows
 from services.trainer.finetune.model import load_sequence_classifier
 from services.trainer.merge import MergeSettings
 from services.trainer.reward_model import training
@@ -46,7 +46,9 @@ def test_a_score_is_that_of_transformers_classifier(small_model: Path) -> None:
     """So any server of such classifiers gives our rewards, but for the centre."""
     torch.manual_seed(0)
     model = load_sequence_classifier(small_model, dtype=torch.float32, pad_id=0).eval()
-    packed = pack_rows([Example([5, 9], ([30, 31, 1], [40, 1])), Example([7], ([22, 1], [23, 24, 1]))])
+    packed = pack_rows(
+        [TokenizedExample([5, 9], ([30, 31, 1], [40, 1])), TokenizedExample([7], ([22, 1], [23, 24, 1]))]
+    )
     settings = _settings(small_model, small_model, small_model)
     with torch.no_grad():
         ours = training.RewardModelTask(model, settings, []).scores(collate_examples(packed))
@@ -110,7 +112,7 @@ def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tm
 def test_a_margin_asks_for_more_where_the_gap_is_wide(small_model: Path) -> None:
     torch.manual_seed(0)
     model = load_sequence_classifier(small_model, dtype=torch.float32, pad_id=0)
-    batch = collate_examples(pack_rows([Example([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
+    batch = collate_examples(pack_rows([TokenizedExample([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
     losses = []
     for margin in (0.0, 2.0):
         settings = _settings(small_model, small_model, small_model, margin=margin)

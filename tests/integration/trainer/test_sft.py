@@ -16,7 +16,13 @@ from rookery.errors import InvalidInput, SetupError
 from rookery.hub import MANIFEST_FILE, weights_digest
 from services.trainer import merge
 from services.trainer.examples.chat_files import ChatExamples, open_chats
-from services.trainer.examples.rows import Example, SoftTargets, collate_examples, pack_rows, shuffled_batches
+from services.trainer.examples.rows import (
+    SoftTargets,
+    TokenizedExample,
+    collate_examples,
+    pack_rows,
+    shuffled_batches,
+)
 from services.trainer.finetune import loop, sft
 from services.trainer.finetune.output import style_of
 from services.trainer.merge import MergeSettings
@@ -58,7 +64,7 @@ def _rows(out: Path) -> list[dict[str, float]]:
 
 def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
-    examples = [Example([5], ([6, 7],)), Example([9, 6], ([17, 8, 9],))]
+    examples = [TokenizedExample([5], ([6, 7],)), TokenizedExample([9, 6], ([17, 8, 9],))]
     task = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
     loss = task.sums(collate_examples(pack_rows(examples)))["loss"] / task.weight(examples)
     ids = torch.tensor([[5, 6, 7, 0, 0], [9, 6, 17, 8, 9]])
@@ -69,8 +75,8 @@ def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> N
 def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     distribution = SoftTargets.of([17, 8], {1: {8: 0.5, 7: 0.25, 20: 0.25}})
-    soft = Example([9, 6], ([17, 8],), soft_targets=(distribution,))
-    examples = [Example([5], ([6, 7, 8],)), soft]
+    soft = TokenizedExample([9, 6], ([17, 8],), soft_targets=(distribution,))
+    examples = [TokenizedExample([5], ([6, 7, 8],)), soft]
     task = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
     loss = task.sums(collate_examples(pack_rows(examples)))["loss"]
     logs = model(input_ids=torch.tensor([[5, 6, 7, 8], [9, 6, 17, 8]])).logits.log_softmax(-1)
@@ -89,7 +95,7 @@ def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
 
 def test_alternatives_that_are_next_to_impossible_still_have_a_gradient() -> None:
     soft = SoftTargets.of([8], {0: {8: 0.5, 7: 0.5}})
-    batch = collate_examples(pack_rows([Example([9], ([8],), soft_targets=(soft,))]))
+    batch = collate_examples(pack_rows([TokenizedExample([9], ([8],), soft_targets=(soft,))]))
     logprobs_2 = torch.tensor([-200.0, -201.0], requires_grad=True)
     loss = sft.all_alternatives_loss(batch, logprobs_2)
     loss.backward()

@@ -6,10 +6,11 @@ from typing import Any
 import chess
 import pytest
 
+from rookery.alternatives import Alternatives
 from rookery.answers import extract
 from rookery.notation import read_move
 from rookery.prompt import render
-from services.trainer.examples.chats import Alternatives, Chat, tokenize
+from services.trainer.examples.chats import Chat, tokenize
 from services.trainer.finetune.model import load_chat_tokenizer
 from services.trainer.merge import MergeSettings, run
 from tests.builders import position
@@ -39,10 +40,10 @@ def test_the_model_of_the_wheel_knows_the_capital_of_france(smollm2: Path) -> No
 
 def test_moves_in_san_are_soft_targets_of_its_tokens(smollm2: Path) -> None:
     """Both ways to castle, a space before a move, a promotion with check before the closing brace."""
-    texts = ["O-O", "O-O-O", "Nf3", "exd8=Q+"]
+    texts = ("O-O", "O-O-O", "Nf3", "exd8=Q+")
     answer = "<think>Nf3 O-O</think>\\boxed{O-O}"
     spans = [
-        Alternatives(start, start + len(t), texts, [0.1, 0.2, 0.3, 0.4])
+        Alternatives(start, start + len(t), texts, (0.1, 0.2, 0.3, 0.4))
         for start, t in ((7, "Nf3"), (11, "O-O"))
     ]
     chat = Chat([{"role": "user", "content": "?"}, {"role": "assistant", "content": answer}], spans)

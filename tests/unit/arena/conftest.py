@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import chess
 import pytest
 
-from arena.answers import Answer, Answers
+from arena.answers import Answers, PlayerAnswer
 from rookery.candidates import candidates_of
 from rookery.trace import Move, Outcome, Phase, Position, Verdict
 
@@ -30,7 +30,7 @@ def make_answer(
     uci: str = "e2e4",
     best: str = "g1f3",
     wins: dict[str, float] | None = None,
-) -> Answer:
+) -> PlayerAnswer:
     legal = outcome is Outcome.LEGAL
     verdict = Verdict(
         reward=-regret if legal else -1.2,
@@ -40,11 +40,13 @@ def make_answer(
         best=Move(best, best) if legal else None,
         regret=regret if legal else None,
     )
-    return Answer(text, 5, verdict, candidates=tuple(candidates_of(text, chess.Board())), wins=wins or {})
+    return PlayerAnswer(
+        text, 5, verdict, candidates=tuple(candidates_of(text, chess.Board())), wins=wins or {}
+    )
 
 
 @pytest.fixture(scope="session")
-def judged() -> Callable[..., Answer]:
+def judged() -> Callable[..., PlayerAnswer]:
     """`judged(outcome, regret=, text=, uci=, best=, wins=)`: an answer with that verdict."""
     return make_answer
 
@@ -55,10 +57,10 @@ def positions() -> list[Position]:
 
 
 @pytest.fixture
-def answering(positions: list[Position]) -> Callable[[Sequence[Sequence[Answer]]], list[Answers]]:
+def answering(positions: list[Position]) -> Callable[[Sequence[Sequence[PlayerAnswer]]], list[Answers]]:
     """One player's answers on the mover's board: a row for each position, the first of them greedy."""
 
-    def answers(rows: Sequence[Sequence[Answer]]) -> list[Answers]:
+    def answers(rows: Sequence[Sequence[PlayerAnswer]]) -> list[Answers]:
         boards = [chess.Board(position.fen) for position in positions]
         return [
             Answers(position, (board if board.turn else board.mirror()).fen(), row[0], tuple(row[1:]))

@@ -8,7 +8,7 @@ import chess
 import pytest
 
 from arena.answer_store import key_of, open_answers
-from arena.answers import Answer, answer_from_json
+from arena.answers import PlayerAnswer, answer_from_json
 from arena.asking import Asker, Variant
 from arena.players.player import Player, RandomPlayer
 from rookery.errors import Conflict, InvalidInput
@@ -99,7 +99,7 @@ def test_an_answer_comes_back_with_all_of_its_verdict(tmp_path: Path) -> None:
     sentences = (Sentence(0, 21, read=True, claims=claims),)
     rewards = (ProcessReward(0, 4, -0.5),)
     verdict = Verdict(0.5, Outcome.LEGAL, "v", sentences=sentences, process_rewards=rewards)
-    answer = Answer("text", 3, verdict)
+    answer = PlayerAnswer("text", 3, verdict)
     with open_answers(tmp_path / "answers.jsonl") as store:
         assert answer_from_json(store.add("key", asdict(answer))) == answer
     older = asdict(answer)

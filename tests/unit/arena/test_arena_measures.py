@@ -9,9 +9,9 @@ import pytest
 from arena.measures import READABLE, both_legal, move_metrics, parts_of, pass_at
 from arena.pieces import RANDOM, piece_distance, piece_table
 from arena.sections.influence import Influence, Influences, Part, next_text
-from arena.sections.positions import Positions, mirror
+from arena.sections.positions import PositionQuestions, mirror
 from arena.sections.reasoning import reasoning_section
-from rookery.influence import Choice, expected_regret
+from rookery.influence import ChoiceDistribution, expected_regret
 from rookery.trace import Outcome
 
 
@@ -181,8 +181,8 @@ def test_influence_by_hand() -> None:
     weights = np.exp(logprobs) / np.exp(logprobs).sum()
     assert expected_regret(list(logprobs), list(regrets)) == pytest.approx(weights @ regrets)
 
-    def choice(regret: float, logprob: float) -> Choice:
-        return Choice((logprob, -1.0), regret)
+    def choice(regret: float, logprob: float) -> ChoiceDistribution:
+        return ChoiceDistribution((logprob, -1.0), regret)
 
     parts = (
         Part((0, 9), True, choice(0.10, -2.0)),
@@ -215,7 +215,7 @@ def test_consistency_compares_the_move_on_the_mirrored_board(judged, positions, 
     mirrored = mirror(positions[0])
     asked = {"move": [white] * 2, "mirrored": [type(same)(mirrored, mirrored.fen, same.greedy, ()), white]}
     best = answering([[judged(Outcome.LEGAL, uci="g1f3")]]) * 2
-    source = Positions(positions[:1], 0, styles=False, seed=0)
+    source = PositionQuestions(positions[:1], 0, styles=False, seed=0)
     section = source.section({"a": asked, "engine's best": {"move": best, "mirrored": best}}, players=["a"])
     rows = {row.metric.name: row.cells for row in section.tables[0].rows}
     assert rows["mirror_consistency"]["a"].estimate.mean == 1.0

@@ -15,12 +15,12 @@ from arena.pieces import BEST, RANDOM
 from arena.positions import Chosen
 from arena.report import EvaluationResult, learning_curve, write
 from arena.sections.against import against, published
-from arena.sections.positions import Positions
+from arena.sections.positions import PositionQuestions
 from arena.sections.reasoning import reasoning_section
 from arena.session import run
 from arena.stats import Estimate
-from arena.tables import Cell, Metric, Row, Section, Table, section_json, summary
-from rookery.config.arena import EvaluateSettings
+from arena.tables import Cell, Metric, MetricRow, Section, Table, section_json, summary
+from rookery.config.arena import ArenaEvaluateSettings
 from rookery.errors import InvalidInput
 from rookery.files import replace_file
 from rookery.intervals import wilson
@@ -39,10 +39,10 @@ def evaluation(positions, judged, answering, tmp_path: Path) -> EvaluationResult
     good = answering([[answer] * 3 for answer in legal])
     bad = answering([[hostile, answer, hostile] for answer in legal])
     sides = dict(zip((*NAMES, RANDOM, BEST), (bad, good, good, good), strict=True))
-    source = Positions(positions, 2, styles=False, seed=3)
+    source = PositionQuestions(positions, 2, styles=False, seed=3)
     asked = {name: {"move": side, "mirrored": side} for name, side in sides.items()}
     return EvaluationResult(
-        settings=EvaluateSettings(players=("a", "b"), positions=tmp_path / "p", out=tmp_path),
+        settings=ArenaEvaluateSettings(players=("a", "b"), positions=tmp_path / "p", out=tmp_path),
         chosen=Chosen(tuple(positions), "<positions>.jsonl", "0" * 64),
         players={name: {"kind": "<i>model</i>"} for name in NAMES},
         reward_version="delta-1",
@@ -123,7 +123,7 @@ def test_the_page_needs_nothing_from_outside(evaluation: EvaluationResult, tmp_p
 def test_the_page_escapes_what_models_files_and_flags_say(
     evaluation: EvaluationResult, tmp_path: Path
 ) -> None:
-    row = Row(Metric("<u>m</u>", "<u>t</u>", "<u>e</u>"), {NAMES[0]: Cell(Estimate(0.5, None))})
+    row = MetricRow(Metric("<u>m</u>", "<u>t</u>", "<u>e</u>"), {NAMES[0]: Cell(Estimate(0.5, None))})
     hostile = Section("<u>s</u>", "<u>s</u>", "<u>n</u>", [Table("<u>t</u>", "<u>t</u>", [row], "<u>n</u>")])
     sections = [*evaluation.sections, hostile]
     write(replace(evaluation, sections=sections), tmp_path)
@@ -137,7 +137,7 @@ def test_the_page_escapes_what_models_files_and_flags_say(
 
 
 def test_a_one_sided_bound_is_json_without_infinity() -> None:
-    row = Row(Metric("r", "R", unit="whole"), {"a": Cell(Estimate(None, (-float("inf"), 812.0)))})
+    row = MetricRow(Metric("r", "R", unit="whole"), {"a": Cell(Estimate(None, (-float("inf"), 812.0)))})
     assert section_json(Section("s", "S", "", [Table("t", "T", [row])])) == {
         "t": {"r": {"a": {"mean": None, "ci95": [None, 812.0]}}}
     }
@@ -181,7 +181,9 @@ def test_of_several_players_the_first_line_says_which_are_better() -> None:
         name: Cell(Estimate(0.5 + by, (0.4, 0.6)), Estimate(by, (by - 0.1, by + 0.1)))
         for name, by in differences.items()
     }
-    section = Section("positions", "Positions", "", [Table("metrics", "All", [Row(metric, cells)])])
+    section = Section(
+        "positions", "PositionQuestions", "", [Table("metrics", "All", [MetricRow(metric, cells)])]
+    )
     first, *lines = summary([section], players=["first", *differences])
     assert first == "Against first, by 95% intervals: better: a; no sure difference: c; worse: b."
     assert [line.partition(" ")[0] for line in lines] == ["a", "b", "c"]
@@ -234,7 +236,9 @@ def _report(estimate: str, *, row: str = "legal", player: str = "p") -> str:
 
 
 def test_the_summary_repeats_nothing_of_what_stands_beside(evaluation, tmp_path: Path) -> None:
-    row = Row(Metric("x/legal_change", "Legal", signed=True), {NAMES[0]: Cell(Estimate(-0.5, (-0.6, -0.4)))})
+    row = MetricRow(
+        Metric("x/legal_change", "Legal", signed=True), {NAMES[0]: Cell(Estimate(-0.5, (-0.6, -0.4)))}
+    )
     level = replace(row, metric=replace(row.metric, name="x/legal", signed=False))
     tables = [Table("changes", "Changes", [row]), Table("levels", "Each form", [level])]
     section = Section("brittleness", "Brittleness", "", tables)
@@ -251,7 +255,9 @@ async def test_two_reports_of_one_name_are_refused(evaluation, tmp_path: Path) -
     paths = [tmp_path / place / "same" / "report.json" for place in "ab"]
     for path in paths:
         write(evaluation, path.parent)
-    settings = EvaluateSettings(players=("random",), sections="matches", against=tuple(paths), out=tmp_path)
+    settings = ArenaEvaluateSettings(
+        players=("random",), sections="matches", against=tuple(paths), out=tmp_path
+    )
     with pytest.raises(InvalidInput, match=r"--against: two have the same name: \['same', 'same'\]"):
         await run(settings)
 
@@ -266,7 +272,7 @@ async def test_a_dry_run_counts_answers_to_its_own_questions(tmp_path: Path) -> 
         for key, name in enumerate(("one", "one", "puzzle 7", "server")):
             store.add(str(key), {"player": "random", "question": name, "seed": 0, "tokens": 1})
         store.add("5", {"player": "random", "question": "two", "seed": 1, "tokens": 1})
-    settings = EvaluateSettings(
+    settings = ArenaEvaluateSettings(
         players=("random",), sections="suites", suites=(suite,), out=out, dry_run=True
     )
     shown = io.StringIO()

@@ -13,7 +13,7 @@ from launcher.dashboard import Display
 from launcher.observer import WINDOW, Observer, Snapshot, StepLog
 from launcher.status import _page
 from launcher.supervisor import Member, State
-from rookery.processes.child import Command
+from rookery.processes.child import ServiceCommand
 from rookery.streams.state import Counts, Overview
 from rookery.terminal import SafeConsole
 from tests.conftest import free_port
@@ -22,7 +22,7 @@ STEP = {"step": 7, "reward": -0.5, "legal_rate": 0.75, "loss": 0.01, "device": "
 
 
 def member(name: str, state: State, note: str = "") -> Member:
-    return Member(Command(name, (), Path("log")), state=state, note=note)
+    return Member(ServiceCommand(name, (), Path("log")), state=state, note=note)
 
 
 def overview(generated: int, trained: int, traces: int) -> Overview:

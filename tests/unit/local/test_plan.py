@@ -24,7 +24,7 @@ from launcher.view import ViewSettings, view
 from rookery.commands import load
 from rookery.config.reward import RewardSettings
 from rookery.errors import SetupError
-from rookery.processes.child import Command
+from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import Ports, is_listening
 from tests import gpus
 from tests.chat_models import HERMES_TEMPLATE
@@ -239,9 +239,9 @@ def test_the_viewer_is_served_unless_asked_not_to(house: Path, monkeypatch: pyte
 def test_an_archive_in_a_store_is_viewed_beside_the_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[Command] = []
+    started: list[ServiceCommand] = []
 
-    def interrupted(command: Command) -> None:
+    def interrupted(command: ServiceCommand) -> None:
         started.append(command)
         raise KeyboardInterrupt
 

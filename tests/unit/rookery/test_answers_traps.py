@@ -7,7 +7,7 @@ import chess
 import pytest
 
 from rookery.answers import MAX_BOX_CHARS, extract
-from rookery.notation import Reading, read_move
+from rookery.notation import MoveReading, read_move
 from rookery.trace import Outcome
 
 START = chess.STARTING_FEN
@@ -22,21 +22,21 @@ B_PAWN_OR_BISHOP = "4k3/8/8/8/8/2n5/1P1B4/4K3 w - - 0 1"
 CHESS960 = chess.Board("nrk4r/pppppppp/8/8/8/8/PPPPPPPP/NRK4R w HBhb - 0 1", chess960=True)
 
 
-def judged(response: str, fen: str = START, *, truncated: bool = False) -> Reading:
+def judged(response: str, fen: str = START, *, truncated: bool = False) -> MoveReading:
     answer = extract(response, truncated=truncated)
     if answer.missing:
-        return Reading(answer.missing)
+        return MoveReading(answer.missing)
     return read_move(answer.text, chess.Board(fen))
 
 
 def assert_reads(uci: str, fen: str, *responses: str) -> None:
     for response in responses:
-        assert judged(response, fen) == Reading(Outcome.LEGAL, chess.Move.from_uci(uci)), response
+        assert judged(response, fen) == MoveReading(Outcome.LEGAL, chess.Move.from_uci(uci)), response
 
 
 def assert_refuses(outcome: Outcome, fen: str, *responses: str) -> None:
     for response in responses:
-        assert judged(response, fen) == Reading(outcome), response
+        assert judged(response, fen) == MoveReading(outcome), response
 
 
 def test_the_last_of_several_boxes_counts() -> None:
@@ -88,7 +88,7 @@ def test_a_box_that_never_closes_leaves_the_one_that_does() -> None:
 
 
 def test_a_completion_cut_before_its_answer_is_truncated() -> None:
-    assert judged("Let me think", truncated=True) == Reading(Outcome.TRUNCATED)
+    assert judged("Let me think", truncated=True) == MoveReading(Outcome.TRUNCATED)
     assert judged(r"\boxed{e4} and", truncated=True).outcome is Outcome.LEGAL
 
 
@@ -317,9 +317,9 @@ def test_legal_syntax_on_another_board_is_illegal() -> None:
     ],
 )
 def test_castling_text_in_chess960(text: str, uci: str) -> None:
-    assert read_move(text, CHESS960) == Reading(Outcome.LEGAL, chess.Move.from_uci(uci))
+    assert read_move(text, CHESS960) == MoveReading(Outcome.LEGAL, chess.Move.from_uci(uci))
 
 
 @pytest.mark.parametrize("text", ["c1g1", "c1c1", "Kg1", "Kxh1", "Kxb1", "e1g1", "e1h1", "h1c1"])
 def test_castling_in_chess960_is_king_takes_rook(text: str) -> None:
-    assert read_move(text, CHESS960) == Reading(Outcome.ILLEGAL)
+    assert read_move(text, CHESS960) == MoveReading(Outcome.ILLEGAL)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import chess
 import pytest
 
-from rookery.episodes import Environment, Opponent, Step, drawn, environment, parse_mix, with_calls
+from rookery.episodes import Environment, EnvironmentStep, Opponent, drawn, environment, parse_mix, with_calls
 from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Completion, Evaluation, Message, Move, Outcome, Prompt, Turn, Verdict
@@ -43,13 +43,13 @@ def begun(spec: str, *, fen: str = START, style: str = "fen", seed: int = 1) -> 
     return made
 
 
-def played(spec: str, turns: Sequence[Turn], **how: object) -> list[Step]:
+def played(spec: str, turns: Sequence[Turn], **how: object) -> list[EnvironmentStep]:
     made = begun(spec, **how)  # type: ignore[arg-type]
     return [asyncio.run(made.step(each)) for each in turns]
 
 
 def test_a_move_is_over_after_one_turn() -> None:
-    assert played("move", [turn("e4", move="e2e4")]) == [Step()]
+    assert played("move", [turn("e4", move="e2e4")]) == [EnvironmentStep()]
     assert environment("").answers("anything")
 
 
@@ -120,14 +120,14 @@ def test_a_game_goes_to_its_end_and_again_from_its_turns(style: str, history: st
 
 def test_a_game_ends_by_mate_by_an_illegal_move_and_by_adjudication() -> None:
     (step,) = played("game", [turn("Ra8#", move="a1a8")], fen=MATE_IN_ONE)
-    assert step == Step(": 1-0, checkmate", {"result": 1.0})
+    assert step == EnvironmentStep(": 1-0, checkmate", {"result": 1.0})
     (step,) = played("game,result=2", [turn("Kd8")])
-    assert step == Step(": 0-1, illegal move", {"result": 0.0})
+    assert step == EnvironmentStep(": 0-1, illegal move", {"result": 0.0})
     # Black is to move: its own evaluations are White's, reversed.
     black = "4k2r/8/8/8/8/8/8/4K3 b k - 0 1"
     moves = [turn("x", move=move, cp=2000) for move in ("h8h7", "h7h8", "h8h7")]
     steps = played("game,opponent=engine", moves, fen=black)
-    assert steps[-1] == Step(": 0-1, adjudication", {"result": 1.0})
+    assert steps[-1] == EnvironmentStep(": 0-1, adjudication", {"result": 1.0})
 
 
 def test_a_game_that_outgrows_the_context_is_a_draw() -> None:
@@ -135,7 +135,7 @@ def test_a_game_that_outgrows_the_context_is_a_draw() -> None:
     first = turn("e4", move="e2e4")
     step = asyncio.run(made.step(first))
     end = made.cut(replace(first, observation=step.observation))
-    assert end == Step("a5: 1/2-1/2, context limit", {"result": 0.5})
+    assert end == EnvironmentStep("a5: 1/2-1/2, context limit", {"result": 0.5})
 
 
 def test_a_game_against_itself_pays_both_sides() -> None:
@@ -149,7 +149,7 @@ def test_a_game_against_itself_pays_both_sides() -> None:
     assert [step.prompt.fen.split()[1] for step in steps if step.prompt] == ["w"] * 3
     quick = pytest.approx(0.5 * (1 - 1 / 4))
     won = {"result": 1.0, "moves_to_mate": quick}
-    assert steps[-1] == Step(": 0-1, checkmate", won, others={"result": 0.0})
+    assert steps[-1] == EnvironmentStep(": 0-1, checkmate", won, others={"result": 0.0})
 
 
 def test_every_second_game_of_a_group_is_that_of_the_other_colour() -> None:
@@ -184,7 +184,7 @@ def test_the_last_mate_in_time_pays_the_same_to_who_moves_second() -> None:
     assert asyncio.run(made.begin(played)) is not None
     asyncio.run(made.step(replace(turn("Kd8", move="e8d8"), observation="a5")))
     end = asyncio.run(made.step(turn("Rb1", move="b8b1")))
-    assert end == Step(": 0-1, checkmate", {"result": 1.0, "moves_to_mate": 0.25})
+    assert end == EnvironmentStep(": 0-1, checkmate", {"result": 1.0, "moves_to_mate": 0.25})
 
 
 def test_opponents_play_what_they_are_asked() -> None:
@@ -298,4 +298,4 @@ def test_calls_are_limited() -> None:
     assert first.observation.startswith("Best move: ")
     assert second == replace(second, observation="No more than 1 calls of engine", rewards={})
     assert made.answers(call), "the last turn is the answer, whatever it says"
-    assert asyncio.run(made.step(turn(call))) == Step()
+    assert asyncio.run(made.step(turn(call))) == EnvironmentStep()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.notation import Reading, read_move
+from rookery.notation import MoveReading, read_move
 from rookery.trace import Outcome
 
 START = chess.STARTING_FEN
@@ -45,7 +45,7 @@ MATE = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
     ],
 )
 def test_reads(fen: str, text: str, uci: str) -> None:
-    assert read_move(text, chess.Board(fen)) == Reading(Outcome.LEGAL, chess.Move.from_uci(uci))
+    assert read_move(text, chess.Board(fen)) == MoveReading(Outcome.LEGAL, chess.Move.from_uci(uci))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_reads(fen: str, text: str, uci: str) -> None:
     ],
 )
 def test_refuses(fen: str, text: str, outcome: Outcome) -> None:
-    assert read_move(text, chess.Board(fen)) == Reading(outcome)
+    assert read_move(text, chess.Board(fen)) == MoveReading(outcome)
 
 
 def test_both_notations_of_every_legal_move_are_that_move() -> None:
@@ -86,7 +86,7 @@ def test_both_notations_of_every_legal_move_are_that_move() -> None:
         board = chess.Board(fen)
         for move in board.legal_moves:
             for text in (move.uci(), board.san(move), board.lan(move), board.san(move).rstrip("+#")):
-                assert read_move(text, board) == Reading(Outcome.LEGAL, move), (fen, text)
+                assert read_move(text, board) == MoveReading(Outcome.LEGAL, move), (fen, text)
 
 
 @settings(max_examples=4 * settings.default.max_examples)

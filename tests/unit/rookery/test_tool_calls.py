@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rookery.tool_calls import SCHEMAS, Call, can_call, json_call
+from rookery.tool_calls import SCHEMAS, ToolCall, can_call, json_call
 from tests.chat_models import HERMES_TEMPLATE as HERMES
 
 AFTER = '{"name": "after", "arguments": {"moves": ["e4", "e5"]}}'
@@ -13,23 +13,26 @@ AFTER = '{"name": "after", "arguments": {"moves": ["e4", "e5"]}}'
 @pytest.mark.parametrize(
     ("text", "call"),
     [
-        (f"Let me see.\n<tool_call>\n{AFTER}\n</tool_call>", Call("after", ["e4", "e5"])),
-        ('{"name": "board", "parameters": {}}', Call("board", [])),
-        ('<|python_tag|>{"type": "function", "name": "engine", "parameters": null}', Call("engine", [])),
-        ('[TOOL_CALLS] [{"name": "after", "arguments": {"moves": "e4, e5"}}]', Call("after", ["e4", "e5"])),
-        (f'[TOOL_CALLS][{AFTER}, {{"name": "board", "arguments": {{}}}}]', Call("board", [])),
+        (f"Let me see.\n<tool_call>\n{AFTER}\n</tool_call>", ToolCall("after", ["e4", "e5"])),
+        ('{"name": "board", "parameters": {}}', ToolCall("board", [])),
+        ('<|python_tag|>{"type": "function", "name": "engine", "parameters": null}', ToolCall("engine", [])),
+        (
+            '[TOOL_CALLS] [{"name": "after", "arguments": {"moves": "e4, e5"}}]',
+            ToolCall("after", ["e4", "e5"]),
+        ),
+        (f'[TOOL_CALLS][{AFTER}, {{"name": "board", "arguments": {{}}}}]', ToolCall("board", [])),
         (f"<think>{AFTER}?</think>I know: e4", None),
         (f"<think>{AFTER}", None),
         (f"{AFTER} \\boxed{{e4}}", None),
-        (f"\\boxed{{e4}} or {AFTER}", Call("after", ["e4", "e5"])),
+        (f"\\boxed{{e4}} or {AFTER}", ToolCall("after", ["e4", "e5"])),
         (r"\boxed{e4} without any <tool_call>", None),
-        ('{"name": "after", "arguments": "{\\"moves\\": [\\"e4\\"]}"}', Call("after", ["e4"])),
+        ('{"name": "after", "arguments": "{\\"moves\\": [\\"e4\\"]}"}', ToolCall("after", ["e4"])),
         ('A set {"a": 1} {b} and {"arguments": {}}', None),
         ("e4", None),
         ("", None),
     ],
 )
-def test_the_last_call_is_read(text: str, call: Call | None) -> None:
+def test_the_last_call_is_read(text: str, call: ToolCall | None) -> None:
     assert json_call(text) == call
 
 
@@ -101,4 +104,4 @@ def test_schemas_name_what_is_read() -> None:
         function = schema["function"]
         arguments = {name: ["e4"] for name in function["parameters"]["required"]}
         call = json_call(json.dumps({"name": function["name"], "arguments": arguments}))
-        assert call == Call(function["name"], ["e4"] if arguments else [])
+        assert call == ToolCall(function["name"], ["e4"] if arguments else [])

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from rookery.alternatives import Alternatives
 from rookery.errors import InvalidInput, SetupError
 from rookery.prompt import render
 from rookery.trace import Phase, Position
 from services.trainer.examples import chat_files
 from services.trainer.examples.chat_files import ChatExamples, open_chats
-from services.trainer.examples.chats import PLAIN_TEMPLATE, Alternatives, Chat, Messages, tokenize
+from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize
 from services.trainer.examples.rows import shuffled_batches
 from services.trainer.finetune.model import load_chat_tokenizer
 from services.trainer.tiny import build_tiny
@@ -345,7 +346,7 @@ def test_an_alternative_that_begins_another_is_learned_with_what_follows(
 def test_a_token_may_begin_with_the_space_before_the_alternatives() -> None:
     tokenizer = _bytes_tokenizer(TEMPLATES["plain"], ("\u0120", "N"))
     answer = {"role": "assistant", "content": "Kd2 Nf3"}
-    span = Alternatives(4, 7, ["Nf3", "Ne2", "e4"], [0.5, 0.3, 0.2])
+    span = Alternatives(4, 7, ("Nf3", "Ne2", "e4"), (0.5, 0.3, 0.2))
     [example] = tokenize([Chat([QUESTION, answer], [span])], tokenizer)
     [soft] = example.soft_targets
     assert soft is not None

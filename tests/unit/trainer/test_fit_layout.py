@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from services.trainer.examples.rows import (
-    Example,
     SoftTargets,
+    TokenizedExample,
     collate_examples,
     group_rows,
     pack_rows,
@@ -47,16 +47,16 @@ def _llama(_: Path) -> torch.nn.Module:
 FAMILIES = {"qwen3": _qwen3, "gpt2": _gpt2, "llama": _llama}
 
 
-def _examples(count: int, *, answers: int) -> list[Example]:
+def _examples(count: int, *, answers: int) -> list[TokenizedExample]:
     rng = random.Random(count)
 
     def tokens(most: int) -> list[int]:
         return [rng.randrange(5, 90) for _ in range(rng.randint(1, most))]
 
-    return [Example(tokens(9), tuple(tokens(5) for _ in range(answers))) for _ in range(count)]
+    return [TokenizedExample(tokens(9), tuple(tokens(5) for _ in range(answers))) for _ in range(count)]
 
 
-def _by_hand(model: torch.nn.Module, examples: list[Example]) -> list[torch.Tensor]:
+def _by_hand(model: torch.nn.Module, examples: list[TokenizedExample]) -> list[torch.Tensor]:
     """log p of each answer's tokens from plain forward passes over prompt + answer."""
     found = []
     for example in examples:
@@ -104,7 +104,7 @@ def test_answers_that_share_a_prompt_have_the_losses_of_each_alone(
 ) -> None:
     """In float32: the losses, the gradient of each layer, and soft targets of one of the answers."""
     examples = [
-        Example(example.prompt_ids, (answer,))
+        TokenizedExample(example.prompt_ids, (answer,))
         for example in _examples(5, answers=4)
         for answer in example.answers
     ]
@@ -163,7 +163,7 @@ def test_positions_of_padding_are_no_beginning_of_another_sequence() -> None:
 
 
 def test_an_answer_without_tokens_carries_nothing() -> None:
-    laid = collate_examples(pack_rows([Example([5, 6, 7], ([],)), Example([5, 6], ([8],))]))
+    laid = collate_examples(pack_rows([TokenizedExample([5, 6, 7], ([],)), TokenizedExample([5, 6], ([8],))]))
     assert laid.targets_N.tolist() == [8]
     assert laid.predictor_N.tolist() == [4]
     assert laid.answer_N.tolist() == [1]

@@ -11,7 +11,7 @@ from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import Row, ScoredCompletion
-from services.trainer.examples.rows import Example, collate_examples
+from services.trainer.examples.rows import TokenizedExample, collate_examples
 from services.trainer.finetune.model import answer_logprobs
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.model.head import WithGradient
@@ -88,7 +88,10 @@ def test_so_do_sft_and_dpo(name: str, rank: int, tmp_path: Path) -> None:
         model = with_adapter(model, rank=rank, alpha=8, targets="all-linear")
         moved(parameter for parameter in model.parameters() if parameter.requires_grad)
     expected = own_logprobs(model)
-    for answers in ([[Example(PROMPT, (answer,))] for answer in ANSWERS], [[Example(PROMPT, ANSWERS)]]):
+    for answers in (
+        [[TokenizedExample(PROMPT, (answer,))] for answer in ANSWERS],
+        [[TokenizedExample(PROMPT, ANSWERS)]],
+    ):
         torch.testing.assert_close(
             answer_logprobs(model, collate_examples(answers)), expected, atol=1e-5, rtol=0
         )

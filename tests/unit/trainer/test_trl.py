@@ -13,7 +13,7 @@ from rookery.config.trainer import TrainerSettings
 from services.trainer.attention import Blocks
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.batches.rows import normaliser, token_weight
-from services.trainer.examples.rows import Example, collate_examples
+from services.trainer.examples.rows import TokenizedExample, collate_examples
 from services.trainer.finetune import sft
 from services.trainer.finetune.dpo import dpo_loss, dpo_margin
 from services.trainer.model.head import TokenScores
@@ -76,7 +76,7 @@ def test_sft_is_that_of_trl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sft, "answer_logprobs", lambda *_: logprobs)
     settings = SftSettings(model=Path(), data=Path(), out=Path())
     task: Any = sft.SftTask(None, settings)
-    examples = [Example([1], ([2] * len(c["logprobs"]),)) for c in TRL["completions"]]
+    examples = [TokenizedExample([1], ([2] * len(c["logprobs"]),)) for c in TRL["completions"]]
     loss = task.sums(collate_examples([[example] for example in examples]))["loss"] / task.weight(examples)
     _agrees(loss, logprobs, TRL["sft"])
 
