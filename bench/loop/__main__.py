@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 from rich.console import Console
 from rich.table import Table
 
@@ -37,7 +37,11 @@ class BenchSettings(Settings):
     source: Path = Path("samples/lichess.pgn.zst")
     """Games to draw positions from."""
     batch_groups: PositiveInt = 8
-    """Groups of 8 completions in a step."""
+    """Groups in a step."""
+    group_size: PositiveInt = 8
+    """Completions of a group."""
+    staleness: NonNegativeInt = 2
+    """Versions that a group may be old when it is trained on."""
     tokens: PositiveInt = 32
     """Tokens of a completion. With fewer, the trainer is the slower side."""
     steps: PositiveInt = 40
@@ -71,6 +75,8 @@ def main(argv: list[str]) -> int:
         steps=settings.steps,
         warmup_steps=settings.warmup_steps,
         batch_groups=settings.batch_groups,
+        group_size=settings.group_size,
+        staleness=settings.staleness,
         tokens=settings.tokens,
     )
     (folder / "work.json").write_text(json.dumps(asdict(work), default=str))
@@ -83,7 +89,8 @@ def main(argv: list[str]) -> int:
                 files = [str((folder / name).absolute()) for name in ("work.json", "prompts.jsonl")]
                 log = folder / f"trl-{number}.log"
                 theirs.append(run_side("bench.loop.peer", *files, log=log, environment=environment))
-            for start, results in ours.items():
+            # In every other round the other way round, so that a machine that changes favours neither.
+            for start, results in list(ours.items())[:: -1 if number % 2 else 1]:
                 status.update(f"round {number + 1} of {settings.rounds}: Rookery, {start}")
                 name = f"{start.replace(' ', '-')}-{number}"
                 results.append(run_ours(work, folder.resolve(), name, just_in_time=STARTS[start]))
@@ -104,7 +111,8 @@ def show(
     """The figures of every round, the ratio, and where our time goes."""
     console.print(
         f"{work.samples} samples a step ({work.batch_groups} groups of {work.group_size}), {work.tokens} "
-        f"tokens each, LoRA r={work.lora_rank}, {work.steps} steps a round, {os.cpu_count()} cores"
+        f"tokens each, LoRA r={work.lora_rank}, staleness {work.staleness}, {work.steps} steps a round, "
+        f"{os.cpu_count()} cores"
     )
     heads = ("samples/s", "step, s", "idle", "mean age", "tokens")
     table = Table("round", "", *heads)

@@ -73,6 +73,7 @@ def _plan(work: Workload, runs: Path, name: str, ports: Ports, *, just_in_time: 
         runs_dir=runs,
         group_size=work.group_size,
         batch_groups=work.batch_groups,
+        staleness=work.staleness,
         max_tokens=work.tokens,
         style=STYLE,
         seed=work.seed,

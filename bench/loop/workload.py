@@ -26,6 +26,7 @@ class Workload:
     warmup_steps: int
     batch_groups: int = 8
     group_size: int = 8
+    staleness: int = 2
     tokens: int = 32
     lr: float = 1e-4
     lora_rank: int = 16
