@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 from rich.console import Console
@@ -44,6 +44,10 @@ class BenchSettings(Settings):
     """Versions that a group may be old when it is trained on."""
     tokens: PositiveInt = 32
     """Tokens of a completion. With fewer, the trainer is the slower side."""
+    style: str = "mover-squares"
+    """Prompt style; for a chat model one with instructions, such as pieces-legal-san."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of both trainers."""
     steps: PositiveInt = 40
     """Measured optimizer steps of each round."""
     warmup_steps: PositiveInt = 8
@@ -78,6 +82,8 @@ def main(argv: list[str]) -> int:
         group_size=settings.group_size,
         staleness=settings.staleness,
         tokens=settings.tokens,
+        style=settings.style,
+        precision=settings.precision,
     )
     (folder / "work.json").write_text(json.dumps(asdict(work), default=str))
     write_prompts(work, folder / "prompts.jsonl")

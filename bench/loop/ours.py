@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.loop.workload import STYLE, Workload
+from bench.loop.workload import Workload
 from bench.usage import family_s
 from launcher.observer import Observer
 from launcher.plan import HOST, Plan, make_plan
@@ -75,11 +75,12 @@ def _plan(work: Workload, runs: Path, name: str, ports: Ports, *, just_in_time: 
         batch_groups=work.batch_groups,
         staleness=work.staleness,
         max_tokens=work.tokens,
-        style=STYLE,
+        style=work.style,
         seed=work.seed,
         nodes=work.nodes or 1,
         set=(
             f"trainer.lr={work.lr}",
+            f"trainer.precision={work.precision}",
             f"trainer.lora_rank={work.lora_rank}",
             f"trainer.lora_alpha={work.lora_alpha}",
             f"trainer.lora_targets={','.join(work.lora_targets)}",

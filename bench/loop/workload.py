@@ -11,10 +11,6 @@ from chess_datasets.positions.numbered import PositionOrder
 from chess_datasets.positions.recipe import Shares
 from rookery.prompt import render
 
-STYLE = "mover-squares"
-NEVER = "<|unk|>"
-"""A token that rook-tiny was never taught to write: as end of sequence it is never reached."""
-
 
 @dataclass(frozen=True)
 class Workload:
@@ -28,6 +24,8 @@ class Workload:
     group_size: int = 8
     staleness: int = 2
     tokens: int = 32
+    style: str = "mover-squares"
+    precision: str = "fp32"
     lr: float = 1e-4
     lora_rank: int = 16
     lora_alpha: int = 32
@@ -44,13 +42,16 @@ class Workload:
 
 
 def endless_model(model: Path, out: Path) -> Path:
-    """A copy of `model` that never ends a completion by itself, so that all have the same length."""
+    """A copy of `model` that never ends a completion by itself, so that all have the same length: it ends in
+    the last of its special tokens, which no text has, or in an unknown one."""
     shutil.copytree(model, out, dirs_exist_ok=True)
-    tokenizer = json.loads((out / "tokenizer.json").read_text())
-    (token_id,) = [t["id"] for t in tokenizer["added_tokens"] if t["content"] == NEVER]
+    tokens = json.loads((out / "tokenizer.json").read_text())["added_tokens"]
+    special = {token["content"]: token["id"] for token in tokens}
+    end = "<|unk|>" if "<|unk|>" in special else max(special, key=special.__getitem__)
     for name in ("config.json", "generation_config.json"):
-        _edit(out / name, eos_token_id=token_id)
-    _edit(out / "tokenizer_config.json", eos_token=NEVER)
+        if (out / name).exists():
+            _edit(out / name, eos_token_id=special[end])
+    _edit(out / "tokenizer_config.json", eos_token=end)
     return out.resolve()
 
 
@@ -59,7 +60,7 @@ def write_prompts(work: Workload, path: Path) -> None:
     with closing(GameCollection([work.source])) as games, path.open("w") as file:
         order = PositionOrder(games, shares=Shares(), split="train")
         for number in range(work.batch_groups * work.steps):
-            prompt = render(order.position(number, seed=work.seed), style=STYLE)
+            prompt = render(order.position(number, seed=work.seed), style=work.style)
             messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
             file.write(json.dumps({"prompt": messages}) + "\n")
 
