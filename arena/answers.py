@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from commentary import Reading, read
+from commentary import TextReading, read
 from rookery.answers import text_to_read
 from rookery.candidates import Candidate
 from rookery.errors import InvalidInput, validation_message
@@ -55,7 +55,7 @@ class Answers:
         return (self.greedy, *self.samples)
 
 
-def read_claims(answer: PlayerAnswer, fen: str) -> Reading | None:
+def read_claims(answer: PlayerAnswer, fen: str) -> TextReading | None:
     """What the text before the box claims about the board `fen`, if there is text. None also for a `P:` line,
     which has no sentences, and in Chess960, which the reader does not know."""
     move = answer.verdict.move

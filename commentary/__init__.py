@@ -1,6 +1,6 @@
 """Chess commentary whose every claim can be checked: positions in, prose out, and prose in, claims out.
 
-    study = Study(fen, lines=(Line(Score(cp=35), ("e2e4", "e7e5")),))
+    study = Study(fen, lines=(StudyLine(Score(cp=35), ("e2e4", "e7e5")),))
     text = write(study, voice="coach", length="short")
     for claim in read(study, "White has a passed pawn on d5. 1.e4 controls d5.").claims:
         print(claim.words, claim.true)

@@ -46,7 +46,7 @@ _MOST_BYTES = 20_000_000
 _DEADLINE_S = 60.0
 
 
-class AnnotateSettings(Settings, env_prefix="ANNOTATE_"):
+class AnnotatePgnSettings(Settings, env_prefix="ANNOTATE_"):
     """Comment the games of a PGN file: marks, better lines and what speaks for each move, as a PGN on stdout.
 
     Comments and side lines of the file are left out, and what cannot be read is named on stderr. On a
@@ -71,7 +71,7 @@ class AnnotateSettings(Settings, env_prefix="ANNOTATE_"):
     """Stockfish; by default it is looked for."""
 
 
-def annotate(settings: AnnotateSettings) -> int:
+def annotate(settings: AnnotatePgnSettings) -> int:
     """Prints the games and returns the exit status. Raises `SetupError` if the file cannot be read, or has no
     game; `EngineFault` if the engine fails."""
     try:
@@ -84,7 +84,7 @@ def annotate(settings: AnnotateSettings) -> int:
     return asyncio.run(_annotate(data, settings))
 
 
-async def _annotate(data: bytes, settings: AnnotateSettings) -> int:
+async def _annotate(data: bytes, settings: AnnotatePgnSettings) -> int:
     path = find_engine(settings.engine_path, setting="--engine-path")
     pool = EnginePool(path, engines=1, hash_mb=16, queue=8, deadline_s=_DEADLINE_S)
     count = 0
@@ -114,7 +114,7 @@ async def _annotate(data: bytes, settings: AnnotateSettings) -> int:
 async def _game(
     game: PgnGame,
     pool: EnginePool,
-    settings: AnnotateSettings,
+    settings: AnnotatePgnSettings,
     rng: random.Random,
     on_move: Callable[[], None],
 ) -> chess.pgn.Game:
@@ -147,7 +147,7 @@ def _comment(
     before: chess.pgn.GameNode,
     lines: tuple[Line, Line],
     *,
-    settings: AnnotateSettings,
+    settings: AnnotatePgnSettings,
     rng: random.Random,
 ) -> None:
     """Marks a move and says why, or what speaks for it."""

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import CliPositionalArg
 from rich.text import Text
 
-from commentary import Claim, Reading, Sentence, Study, read
+from commentary import ReadClaim, ReadSentence, Study, TextReading, read
 from commentary.concept import CONCEPTS
 from rookery.encoding import decode
 from rookery.errors import SetupError
@@ -94,7 +94,7 @@ class Checked:
     place: str
     fen: str
     text: str
-    reading: Reading
+    reading: TextReading
 
     def count(self) -> Counter[str]:
         """How many sentences, unread ones among them, and true, false and open claims it has."""
@@ -196,11 +196,12 @@ def _checked(place: str, board: chess.Board, comment: str) -> Checked:
             last = board.peek().uci() if board.move_stack else None
             previous = read(Study(board.fen(), last=last), text, about=move)
             pairs = zip(reading.sentences, previous.sentences, strict=True)
-            reading = Reading(tuple(itertools.starmap(_better, pairs)))
-    return Checked(f"{place}, {played}", fen, text, Reading(tuple(map(_with_play_open, reading.sentences))))
+            reading = TextReading(tuple(itertools.starmap(_better, pairs)))
+    sentences = tuple(map(_with_play_open, reading.sentences))
+    return Checked(f"{place}, {played}", fen, text, TextReading(sentences))
 
 
-def _with_play_open(sentence: Sentence) -> Sentence:
+def _with_play_open(sentence: ReadSentence) -> ReadSentence:
     """Leaves open what is said of play: "Black has won a pawn" may be about moves of a page ago."""
     claims = tuple(
         replace(claim, true=None) if claim.true is False and CONCEPTS[claim.concept].topic in PLAY else claim
@@ -209,14 +210,14 @@ def _with_play_open(sentence: Sentence) -> Sentence:
     return replace(sentence, claims=claims)
 
 
-def _better(after: Sentence, before: Sentence) -> Sentence:
+def _better(after: ReadSentence, before: ReadSentence) -> ReadSentence:
     """One of two readings of a sentence: the one without a false claim, else the one that says more."""
     if _has_false(after.claims) != _has_false(before.claims):
         return before if before.claims and not _has_false(before.claims) else after
     return before if len(before.claims) > len(after.claims) else after
 
 
-def _has_false(claims: Iterable[Claim]) -> bool:
+def _has_false(claims: Iterable[ReadClaim]) -> bool:
     return any(claim.true is False for claim in claims)
 
 
@@ -263,7 +264,7 @@ def _marked(checked: Checked, *, colours: bool) -> Text:
     return marked
 
 
-def _stretches(reading: Reading) -> Iterator[tuple[int, int, str, str]]:
+def _stretches(reading: TextReading) -> Iterator[tuple[int, int, str, str]]:
     """Places to be marked, without overlaps, with their styles and marks."""
     for sentence in reading.sentences:
         end = sentence.start

@@ -152,7 +152,7 @@ class PositionQuestions:
         }
         return Section(
             "positions",
-            "PositionQuestions",
+            "Positions",
             _NOTE,
             [table for table in tables if table.rows],
             {"outcomes": outcomes},

@@ -14,7 +14,7 @@ from arena.answers import Answers, PlayerAnswer, read_claims
 from arena.measures import greedy, legal, mean, regret, sampled
 from arena.stats import Ratio
 from arena.tables import METRICS, Section, Table, compared
-from commentary import Reading
+from commentary import TextReading
 from rookery.answers import reasoning_of
 from rookery.candidates import distinct, stated_evaluations
 from rookery.rookworld import read_policy_answer
@@ -176,11 +176,11 @@ def _reasoning_text(answer: PlayerAnswer) -> str:
     return "" if read_policy_answer(answer.text) else reasoning_of(answer.text)
 
 
-def _true_claims(reading: Reading) -> int:
+def _true_claims(reading: TextReading) -> int:
     return sum(claim.true is True for claim in reading.claims)
 
 
-def _checked_claims(reading: Reading) -> int:
+def _checked_claims(reading: TextReading) -> int:
     return _true_claims(reading) + len(reading.false)
 
 
@@ -215,7 +215,7 @@ _ANSWER_METRICS: Mapping[str, Callable[[PlayerAnswer], float | None]] = {
 }
 """Each metric with its value for one answer; None if the answer does not count."""
 
-_READING_METRICS: Mapping[str, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
+_READING_METRICS: Mapping[str, tuple[Callable[[TextReading], int], Callable[[TextReading], int]]] = {
     "sentences_read": (
         lambda reading: len(reading.sentences) - len(reading.unread),
         lambda reading: len(reading.sentences),

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 import chess
 
-from commentary import Line, Score, Study
+from commentary import Score, Study, StudyLine
 from commentary.concepts.pieces import at_home
 from commentary.exchange import gain, is_absurd, passed_turn, worth
 from commentary.study import sound_board
@@ -92,14 +92,14 @@ def decidable(fen: str) -> chess.Board:
     return board
 
 
-async def _threat(passed: chess.Board | None, engines: Engines, effort: Effort) -> Line | None:
+async def _threat(passed: chess.Board | None, engines: Engines, effort: Effort) -> StudyLine | None:
     if passed is None or not any(passed.generate_legal_moves()):
         return None
     analysis = await engines.search(Query(passed.fen(), effort.screen_nodes))
     return _playable(passed, analysis.lines[:1])[0]
 
 
-def _playable(board: chess.Board, lines: tuple[uci.Line, ...]) -> tuple[Line, ...]:
+def _playable(board: chess.Board, lines: tuple[uci.Line, ...]) -> tuple[StudyLine, ...]:
     for line in lines:
         replay = board.copy(stack=False)
         for move in line.pv:
@@ -110,8 +110,8 @@ def _playable(board: chess.Board, lines: tuple[uci.Line, ...]) -> tuple[Line, ..
     return tuple(map(_line, lines))
 
 
-def _line(line: uci.Line) -> Line:
-    return Line(Score(line.evaluation.cp, line.evaluation.mate), line.pv)
+def _line(line: uci.Line) -> StudyLine:
+    return StudyLine(Score(line.evaluation.cp, line.evaluation.mate), line.pv)
 
 
 def tempting_moves(board: chess.Board, *, leave_out: Set[chess.Move], count: int) -> tuple[chess.Move, ...]:

@@ -13,10 +13,10 @@ from chess_datasets.annotate.annotating import (
 from chess_datasets.annotate.compose import Manner
 from chess_datasets.annotate.study import Effort
 from chess_datasets.commands.engines import made_parts
-from chess_datasets.commands.settings.positions import DataAnnotateSettings
+from chess_datasets.commands.settings.positions import AnnotateSettings
 
 
-def annotate(settings: DataAnnotateSettings) -> int:
+def annotate(settings: AnnotateSettings) -> int:
     """Runs the command and returns the exit status."""
     manner = settings.recipe(Manner)
     recipe = AnnotationRecipe(settings.style, manner, Effort.of(settings.nodes, lines=settings.lines))

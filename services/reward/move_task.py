@@ -17,7 +17,7 @@ from typing import Any
 
 import chess
 
-from commentary import Reading
+from commentary import TextReading
 from rookery import notation
 from rookery.answers import before_answer, extract, first_line
 from rookery.engines import RequestQueue
@@ -52,7 +52,7 @@ class MoveAnswer:
     reward_version: str
     named: tuple[NamedMove, ...]
     candidates: tuple[chess.Move, ...]
-    reading: Reading
+    reading: TextReading
     influences: Influences
 
 
@@ -157,7 +157,7 @@ class MoveTask:
             reasoning = before_answer(item.response)[:REASONING_CHARS]
             named = tuple(islice(named_moves(reasoning, position.board), scheme.candidates))
         candidates = dict.fromkeys(candidate.move for candidate in named if candidate.move is not None)
-        claims, influences = Reading(()), Influences()
+        claims, influences = TextReading(()), Influences()
         if not scheme.uses.isdisjoint(_OF_TEXT):  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())
             effects = item.effects if "influence" in scheme.uses else ()

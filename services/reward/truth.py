@@ -39,7 +39,7 @@ GIVEN = frozenset(
 """Concepts that a FEN, a list of legal moves or the answer itself states. To repeat it earns nothing."""
 
 
-def read_reasoning(fen: str, response: str, uci: str) -> commentary.Reading:
+def read_reasoning(fen: str, response: str, uci: str) -> commentary.TextReading:
     """Reads what `response` says before its box about the position; `uci` is the move in the box. Raises
     `InvalidInput` if the position is one of Chess960, which the reader does not know."""
     try:
@@ -48,7 +48,7 @@ def read_reasoning(fen: str, response: str, uci: str) -> commentary.Reading:
         raise InvalidInput(f"scheme truth cannot read about {fen!r}: {error}") from error
 
 
-def truth_of(reading: commentary.Reading) -> float:
+def truth_of(reading: commentary.TextReading) -> float:
     """Truths / (truths + 3) - falsehoods / 4, at least -1; 0 for a text without claims.
 
     Equal claims count once. Truths are a sum of weights up to 1, halved for each further claim of the same
@@ -74,7 +74,7 @@ Influences = dict[tuple[int, int], float]
 """What sentences earn, by their places."""
 
 
-def influence_of(reading: commentary.Reading, effects: Sequence[Effect], *, place: str) -> Influences:
+def influence_of(reading: commentary.TextReading, effects: Sequence[Effect], *, place: str) -> Influences:
     """What each sentence earns whose effect is known: e, the expected regret that it saves, times its truth.
 
     If a claim of it is false, this is -|e|: a false sentence never earns anything, even if it helps. Else it
@@ -98,12 +98,12 @@ def influence_of(reading: commentary.Reading, effects: Sequence[Effect], *, plac
     return {span: value * scale if value > 0 else value for span, value in values.items()}
 
 
-def _weight(claim: commentary.Claim) -> float:
+def _weight(claim: commentary.ReadClaim) -> float:
     return 0.0 if claim.concept in GIVEN else min(1.0, claim.weight)
 
 
 def sentences_of(
-    reading: commentary.Reading, effects: Sequence[Effect] = (), influences: Influences | None = None
+    reading: commentary.TextReading, effects: Sequence[Effect] = (), influences: Influences | None = None
 ) -> tuple[Sentence, ...]:
     """The sentences as a verdict lists them."""
     regrets = {(effect.start, effect.end): effect.regret for effect in effects}

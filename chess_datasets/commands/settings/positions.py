@@ -172,7 +172,7 @@ class TextSettings(CommandSettings, help_group="text"):
     """Engine lines to consider."""
 
 
-class DataAnnotateSettings(EngineWorkSettings, TextSettings, env_prefix="DATA_ANNOTATE_"):
+class AnnotateSettings(EngineWorkSettings, TextSettings, env_prefix="DATA_ANNOTATE_"):
     """Write analyses in the voice of a strong player, every claim of which is checked on the board.
 
     What a position is about, candidate moves, the lines that refute the worse ones, and the choice in

@@ -128,7 +128,7 @@ def _by_length(examples: Sequence[TokenizedExample], *, shared: bool) -> list[To
 def share_prompts(examples: Sequence[TokenizedExample], *, tokens: int = 0) -> list[TokenizedExample]:
     """Joins neighbours of one prompt to examples of several answers, of at most `tokens` tokens if not 0.
 
-    >>> three = [Example([1, 2], ([answer, answer],)) for answer in (3, 4, 5)]
+    >>> three = [TokenizedExample([1, 2], ([answer, answer],)) for answer in (3, 4, 5)]
     >>> [(example.answers, example.length) for example in share_prompts(three, tokens=6)]
     [(([3, 3], [4, 4]), 6), (([5, 5],), 4)]
     """
@@ -175,7 +175,7 @@ def pack_rows(examples: Sequence[TokenizedExample], *, row_tokens: int = 0) -> l
 
     With 0, or if it is longer than `row_tokens`, an example has a row of its own.
 
-    >>> three = [Example([1] * size, ([2],)) for size in (5, 2, 3)]
+    >>> three = [TokenizedExample([1] * size, ([2],)) for size in (5, 2, 3)]
     >>> [[example.length for example in row] for row in pack_rows(three, row_tokens=7)]
     [[6], [4, 3]]
     """

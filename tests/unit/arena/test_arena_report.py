@@ -182,7 +182,7 @@ def test_of_several_players_the_first_line_says_which_are_better() -> None:
         for name, by in differences.items()
     }
     section = Section(
-        "positions", "PositionQuestions", "", [Table("metrics", "All", [MetricRow(metric, cells)])]
+        "positions", "Positions", "", [Table("metrics", "All", [MetricRow(metric, cells)])]
     )
     first, *lines = summary([section], players=["first", *differences])
     assert first == "Against first, by 95% intervals: better: a; no sure difference: c; worse: b."

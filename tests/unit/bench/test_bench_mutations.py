@@ -6,7 +6,7 @@ import chess
 import pytest
 
 from bench.annotations.mutations import mutations
-from commentary import Line, Score, Study
+from commentary import Score, Study, StudyLine
 
 # The d- and e-files are open, White's knight and rook can take on f3.
 TWO_OPEN = "3rr1k1/ppp2ppp/8/8/8/5b2/PPP2PPP/2NRR1K1 w - - 0 20"
@@ -54,7 +54,7 @@ def test_all_else_is(fen: str, kind: str, text: str, words: str) -> None:
 
 def test_what_a_line_leads_to_is_known() -> None:
     text, lie = "The knight on g1 is bad.", "The knight on g2 is bad."
-    line = Line(Score(cp=0), ("e1g2", "f3g2"))
+    line = StudyLine(Score(cp=0), ("e1g2", "f3g2"))
     assert lie in planted(Study(TAKERS), "square", text)
     assert lie not in planted(Study(TAKERS, (line,)), "square", text)
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import chess
 
-from commentary import Line, Score, Study
+from commentary import Score, Study, StudyLine
 from tests.unit.commentary.boards import move_of, walked
 
 
@@ -18,7 +18,7 @@ def random_study(seed: int) -> Study:
     rng.shuffle(moves)
     firsts = moves[: rng.randint(1, 4)]
     scores = sorted((_score(rng) for _ in firsts), key=lambda score: -score.value)
-    lines = [Line(score, _moves(board, first, rng)) for score, first in zip(scores, firsts, strict=True)]
+    lines = [StudyLine(score, _moves(board, first, rng)) for score, first in zip(scores, firsts, strict=True)]
     cut = rng.randint(1, len(lines))
     return Study(board.fen(), tuple(lines[:cut]), tuple(lines[cut:]), _threat(board, rng))
 
@@ -42,10 +42,10 @@ def _score(rng: random.Random) -> Score:
     return Score(cp=round(rng.gauss(0, 250)))
 
 
-def _threat(board: chess.Board, rng: random.Random) -> Line | None:
+def _threat(board: chess.Board, rng: random.Random) -> StudyLine | None:
     if board.is_check():
         return None
     passed = board.copy(stack=False)
     passed.push(chess.Move.null())
     moves = [move.uci() for move in passed.legal_moves]
-    return Line(_score(rng), _moves(passed, rng.choice(moves), rng)) if moves else None
+    return StudyLine(_score(rng), _moves(passed, rng.choice(moves), rng)) if moves else None

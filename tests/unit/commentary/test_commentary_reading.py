@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commentary import Line, Score, Study, read
+from commentary import Score, Study, StudyLine, read
 from tests.unit.commentary.boards import random_board
 
 # White: Ng5, Qh5, Bc4 at f7; the pawn e5 hangs to Nc6; Black's Ra8 and Bc8 are at home.
@@ -203,10 +203,10 @@ def test_material_is_told_with_all_pawns_or_none_or_with_what_one_side_has_more(
 MATES = Study(
     "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1",
     (
-        Line(Score(mate=1), ("d1d8",)),
-        Line(Score(mate=4), ("g2g3",)),
-        Line(Score(cp=1500), ("h2h3",)),
-        Line(Score(cp=1490), ("h2h4",)),
+        StudyLine(Score(mate=1), ("d1d8",)),
+        StudyLine(Score(mate=4), ("g2g3",)),
+        StudyLine(Score(cp=1500), ("h2h3",)),
+        StudyLine(Score(cp=1490), ("h2h4",)),
     ),
 )
 
@@ -260,7 +260,7 @@ def test_a_broken_position_is_refused() -> None:
 
 
 def test_a_study_with_scores_decides_who_is_better() -> None:
-    assert Study(ENDING, (Line(Score(cp=500), ("c1c7",)),)).best is not None
+    assert Study(ENDING, (StudyLine(Score(cp=500), ("c1c7",)),)).best is not None
     assert Score(mate=3).capped == 1000
 
 

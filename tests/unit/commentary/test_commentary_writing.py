@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from bench.annotations.mutations import mutations
 from chess_datasets.annotate.study import tempting_moves
-from commentary import LENGTHS, VOICES, Line, Score, Study, move_statements, position_statements, read, write
+from commentary import (
+    LENGTHS,
+    VOICES,
+    Score,
+    Study,
+    StudyLine,
+    move_statements,
+    position_statements,
+    read,
+    write,
+)
 from commentary.concept import move_findings
 from commentary.concepts.tactics import pins_on
 from commentary.exchange import is_absurd
@@ -117,20 +127,20 @@ def test_a_study_must_have_a_line_and_a_voice_must_exist() -> None:
 
 
 def test_a_mate_is_called_mate() -> None:
-    study = Study(MATE, (Line(Score(mate=1), ("d1d8",)),))
+    study = Study(MATE, (StudyLine(Score(mate=1), ("d1d8",)),))
     texts = [draft(study, voice=NAMES[seed % 4], length="short", seed=str(seed)) for seed in range(8)]
     assert all(text.reading.sound and "mate" in str(text) for text in texts)
 
 
 def test_an_only_move_is_named_as_such() -> None:
-    study = Study("7k/8/8/8/8/8/6rr/K7 w - - 0 1", (Line(Score(mate=-1), ("a1b1", "h2h1")),))
+    study = Study("7k/8/8/8/8/8/6rr/K7 w - - 0 1", (StudyLine(Score(mate=-1), ("a1b1", "h2h1")),))
     texts = [draft(study, voice=NAMES[seed % 4], length="medium", seed=str(seed)) for seed in range(6)]
     assert all(text.reading.sound for text in texts)
     assert all("only legal move" in str(text) or "forced" in str(text) for text in texts)
 
 
 def test_a_winning_move_is_not_passed_over_without_a_reason() -> None:
-    lines = (Line(Score(mate=2), ("d1d8",)), Line(Score(cp=700), ("g2g3", "g8f8")))
+    lines = (StudyLine(Score(mate=2), ("d1d8",)), StudyLine(Score(cp=700), ("g2g3", "g8f8")))
     study = Study("6k1/1q3ppp/8/8/8/8/5PPP/3RR1K1 w - - 0 1", lines)
     texts = [str(draft(study, voice="notebook", length="long", seed=str(seed))) for seed in range(20)]
     judged = [text for text in texts if re.search(r"g3 .{0,40}wins?\b|It (also|still)? ?wins", text)]
@@ -139,9 +149,9 @@ def test_a_winning_move_is_not_passed_over_without_a_reason() -> None:
 
 def test_what_nobody_would_consider_is_no_candidate() -> None:
     board = "r3k2r/ppp2ppp/2n5/3q4/3P4/5N2/PPP2PPP/R2QK2R w KQkq - 0 9"
-    quiet = Line(Score(cp=-900), ("d1d3", "d5d4"))
-    gift = Line(Score(cp=-900), ("f3g5", "d5g5"))
-    case = Case.of(Study(board, (Line(Score(cp=20), ("e1g1",)),), (quiet, gift)))
+    quiet = StudyLine(Score(cp=-900), ("d1d3", "d5d4"))
+    gift = StudyLine(Score(cp=-900), ("f3g5", "d5g5"))
+    case = Case.of(Study(board, (StudyLine(Score(cp=20), ("e1g1",)),), (quiet, gift)))
     assert [candidate.move.uci() for candidate in case.candidates] == ["e1g1", "d1d3"]
 
 
@@ -155,21 +165,21 @@ def test_a_piece_is_given_only_near_the_king_or_if_the_engine_likes_it() -> None
     greek = chess.Board("r1bq1rk1/ppp1nppp/2n1p3/3pP3/3P4/3B1N2/PPP2PPP/R1BQK2R w KQ - 0 9")
     assert not is_absurd(greek, greek.parse_san("Bxh7+"))
     assert "f1a6" not in {move.uci() for move in tempting_moves(board, leave_out=set(), count=9)}
-    best, gift = Line(Score(cp=40), ("c1e3", "e7e5")), ("f1a6", "b7a6")
+    best, gift = StudyLine(Score(cp=40), ("c1e3", "e7e5")), ("f1a6", "b7a6")
     for score, told in ((Score(cp=-250), False), (Score(cp=0), True)):
-        case = Case.of(Study(NAJDORF, (best,), (Line(score, gift),)))
+        case = Case.of(Study(NAJDORF, (best,), (StudyLine(score, gift),)))
         assert ("f1a6" in {candidate.move.uci() for candidate in case.candidates}) == told
 
 
 def test_instead_of_taking_back_only_a_check_is_looked_at() -> None:
     fen = "r1bqkbnr/1ppp1ppp/p1B5/4p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 0 4"
-    others = (Line(Score(cp=-320), ("g8f6", "c6a4")), Line(Score(cp=-350), ("f8b4", "c6a4")))
-    study = Study(fen, (Line(Score(cp=0), ("d7c6", "b1c3")),), others, last="b5c6")
+    others = (StudyLine(Score(cp=-320), ("g8f6", "c6a4")), StudyLine(Score(cp=-350), ("f8b4", "c6a4")))
+    study = Study(fen, (StudyLine(Score(cp=0), ("d7c6", "b1c3")),), others, last="b5c6")
     assert [candidate.move.uci() for candidate in Case.of(study).candidates] == ["d7c6"]
 
 
 def test_a_later_mate_is_not_called_as_good() -> None:
-    lines = (Line(Score(mate=1), ("d1d8",)), Line(Score(mate=4), ("g2g3", "g8f8")))
+    lines = (StudyLine(Score(mate=1), ("d1d8",)), StudyLine(Score(mate=4), ("g2g3", "g8f8")))
     texts = [
         str(draft(Study(MATE, lines), voice=NAMES[n % 4], length="long", seed=str(n))) for n in range(24)
     ]
@@ -201,7 +211,7 @@ def test_what_is_taken_is_not_named_as_if_it_were_the_piece_that_takes() -> None
     board = chess.Board(NAJDORF.replace("p2p1n2/8", "p4n2/3p4"))
     step = Step.of(board, board.parse_san("exd5"))
     [captures] = [finding for finding in move_findings(step) if finding.concept.name == "captures"]
-    case = Case.of(Study(board.fen(), (Line(Score(cp=0), ("e4d5",)),)))
+    case = Case.of(Study(board.fen(), (StudyLine(Score(cp=0), ("e4d5",)),)))
     for seed in range(20):
         phrase = Writer(case, VOICES["coach"], Length.of("long"), random.Random(seed)).phrase(
             step, [captures]
@@ -231,7 +241,7 @@ def test_several_take_the_plural() -> None:
 
 def test_taking_back_is_no_gain() -> None:
     fen = "r1bqkb1r/pppp1ppp/2B2n2/4p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 0 4"
-    lines = (Line(Score(cp=-20), ("d7c6", "d2d3")), Line(Score(cp=-40), ("b7c6", "d2d3")))
+    lines = (StudyLine(Score(cp=-20), ("d7c6", "d2d3")), StudyLine(Score(cp=-40), ("b7c6", "d2d3")))
     for last, back in (("b5c6", True), ("a5b4", False), (None, False)):
         study = Study(fen, lines, last=last)
         texts = [draft(study, voice="annotator", length="long", seed=str(seed)) for seed in range(6)]
@@ -288,8 +298,8 @@ def test_a_piece_that_hangs_is_no_rest() -> None:
 
 def test_a_threat_ends_where_it_has_won_a_piece() -> None:
     fen = "6k1/5ppp/8/3b4/8/5B2/5PPP/3R2K1 b - - 0 1"
-    threat = Line(Score(cp=300), ("f3d5", "g8f8", "d5b7", "f8e8", "d1d8"))
-    found = Case.of(Study(fen, (Line(Score(cp=0), ("d5f3",)),), (), threat)).threat
+    threat = StudyLine(Score(cp=300), ("f3d5", "g8f8", "d5b7", "f8e8", "d1d8"))
+    found = Case.of(Study(fen, (StudyLine(Score(cp=0), ("d5f3",)),), (), threat)).threat
     assert found is not None
     assert [move.uci() for move in found.moves] == ["f3d5"]
 
@@ -303,7 +313,7 @@ def test_a_drawback_is_not_followed_by_another_problem() -> None:
 
 
 def test_a_condition_is_not_conceded() -> None:
-    study = Study(MATE, (Line(Score(mate=1), ("d1d8",)),))
+    study = Study(MATE, (StudyLine(Score(mate=1), ("d1d8",)),))
     writer = Writer(Case.of(study), VOICES["annotator"], Length.of("long"), random.Random(1))
     for first in ("if it were White's turn, Qh7# would be mate", "given another tempo, White would mate"):
         joined = {writer.join(first, "material is level", against=True) for _ in range(50)}
@@ -312,7 +322,7 @@ def test_a_condition_is_not_conceded() -> None:
 
 def test_a_piece_named_in_an_earlier_effect_is_not_taken_for_the_one_that_moves() -> None:
     board = chess.Board("3r1r1k/1pq1n1pp/p1pNRp2/P1P5/1P1Q4/5P2/6PP/5RK1 b - - 5 29")
-    case = Case.of(Study(board.fen(), (Line(Score(cp=0), ("e7f5",)),)))
+    case = Case.of(Study(board.fen(), (StudyLine(Score(cp=0), ("e7f5",)),)))
     step = Step.of(board, chess.Move.from_uci("e7f5"))
     found = {finding.concept.name: finding for finding in move_findings(step)}
     for seed in range(20):

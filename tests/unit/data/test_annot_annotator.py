@@ -138,7 +138,7 @@ def test_only_a_position_with_a_choice_is_annotated(fen: str) -> None:
 
 def test_a_prompt_of_any_style_can_be_answered() -> None:
     board = chess.Board(MATE)
-    line = commentary.Line(Score(mate=1), ("d1d8",))
+    line = commentary.StudyLine(Score(mate=1), ("d1d8",))
     for style in ("fen", "fen-moves", "board"):
         prompt = render(position(MATE), style=style)
         annotation = compose(Study(board.fen(), (line,)), prompt, Manner(), id_="x")

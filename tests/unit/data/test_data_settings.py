@@ -6,7 +6,7 @@ import pytest
 from chess_datasets.annotate.compose import Manner
 from chess_datasets.commands.sample import filters_of
 from chess_datasets.commands.settings.games import GamesSettings, MovesSettings, SampleSettings
-from chess_datasets.commands.settings.positions import DataAnnotateSettings, PairsSettings, TasksSettings
+from chess_datasets.commands.settings.positions import AnnotateSettings, PairsSettings, TasksSettings
 from chess_datasets.commands.settings.shared import CommandSettings
 from chess_datasets.pairs.preference import PairRecipe
 from chess_datasets.pgn.sources import setting_sources
@@ -124,7 +124,7 @@ def test_moves_are_written_as_the_prompt_or_the_list_of_a_tool_shows_them() -> N
         (command(PairsSettings, "--count", "7"), PairRecipe()),
         (command(TasksSettings, "next-fen", "--count", "7"), TaskRecipe("next-fen")),
         (command(TasksSettings, "engine-moves", "--count", "7"), CandidateTargets()),
-        (command(DataAnnotateSettings, "--count", "7"), Manner()),
+        (command(AnnotateSettings, "--count", "7"), Manner()),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chess_datasets.commands.settings.positions import DataAnnotateSettings
+from chess_datasets.commands.settings.positions import AnnotateSettings
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "deploy/ray"
@@ -64,5 +64,5 @@ def test_the_commands_are_ours() -> None:
     for command in (JOB["spec"]["entrypoint"], executed):
         words = shlex.split(command)
         assert words[:3] == ["rookery", "data", "annotate"]
-        settings = DataAnnotateSettings.parse(words[3:], prog="rookery data annotate")
+        settings = AnnotateSettings.parse(words[3:], prog="rookery data annotate")
         assert (settings.ray, settings.out.startswith("s3://")) == ("auto", True)
