@@ -144,14 +144,14 @@ def memory_lines(
     yield f"  serves: {unit}; trains: tokens in a pass; both: on one GPU"
     yield widths.format("GPU", *heads)
     for gib in gibs:
-        yield widths.format(
-            f"{gib:g} GiB",
+        cells = (
             served(needs.kv_tokens(gib)),
             _count(needs.train_tokens(gib)),
             _count(needs.train_tokens(gib, all_weights=True)),
             served(needs.kv_tokens(gib, share=share)),
             _count(needs.train_tokens(gib * (1 - share))),
         )
+        yield widths.format(f"{gib:g} GiB", *cells)
 
 
 def _count(count: int, *, least: int = 1000) -> str:

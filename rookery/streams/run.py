@@ -170,9 +170,8 @@ class Positions(Stream):
             place, before = f"{entry_id}/{slot}.{number}", f"{entry_id}/{slot}.{number - 1}"
             before = entry_id if number == 1 else before
         data, names = encode_group(turns), ("positions", "positions:turns", "positions:faults")
-        stored = self.redis.script(
-            lua.STORE_TURNS, names, self._group, entry_id, place, data, before, after, episodes
-        )
+        arguments = (self._group, entry_id, place, data, before, after, episodes)
+        stored = self.redis.script(lua.STORE_TURNS, names, *arguments)
         if stored not in (None, data):
             raise Unavailable(f"other turns are stored of group {turns.id}")
         return _sha1(data) if stored else ""
