@@ -3,4 +3,4 @@
 Importing it never imports torch, vllm, peft, transformers or fastapi.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
