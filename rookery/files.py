@@ -1,4 +1,4 @@
-"""Files that other processes read while they are written."""
+"""Files that other processes read while they are written, or that must survive a power cut."""
 
 import os
 from pathlib import Path
@@ -12,3 +12,12 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Syncs a file, or the entries of a folder, so that files created, renamed or deleted in it stay so."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rookery.errors import RookeryError
+from rookery.files import sync
 from rookery.remote import open_store, store_faults
 
 PART_BYTES = 8 << 20
@@ -167,7 +168,7 @@ class LocalFolder(Folder):
                     os.fsync(file.fileno())
             with store_faults(str(final), "write"):
                 temporary.replace(final)
-                _sync(final.parent)
+                sync(final.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -252,11 +253,3 @@ def open_file(url: str | Path) -> tuple[Folder, str]:
     """The folder of a file, and its name in that folder."""
     folder, _, name = str(url).rpartition("/")
     return open_folder(folder or ("/" if str(url).startswith("/") else ".")), name
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

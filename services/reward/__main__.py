@@ -21,13 +21,10 @@ async def run(settings: RewardSettings) -> None:
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
     servicer = RewardServicer(scorer)
-    service = Service(
-        name="reward",
-        app=create_app(scorer),
-        host=settings.host,
-        port=settings.port,
-        port_setting="--port (REWARD_PORT)",
-        access=settings.access,
+    service = Service.at(
+        settings,
+        "reward",
+        create_app(scorer),
         grpc_port=settings.grpc_port,
         grpc_port_setting="--grpc-port (REWARD_GRPC_PORT)",
         add_grpc=lambda server: add_RewardServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]

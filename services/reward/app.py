@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rookery import __version__
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError
@@ -78,11 +78,7 @@ def create_app(scorer: Scorer) -> FastAPI:
 Texts = Annotated[list[str], Field(max_length=MAX_ITEMS)]
 
 
-class _Described(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class SlimeRequest(_Described):
+class SlimeRequest(BaseModel, use_attribute_docstrings=True):
     """A sample, as slime's `--rm-type remote_rm` sends it. Other fields are not read."""
 
     response: str
@@ -91,7 +87,7 @@ class SlimeRequest(_Described):
     """A FEN, or an object with the fields of `/v1/score`, also as JSON text."""
 
 
-class OpenRlhfRequest(_Described):
+class OpenRlhfRequest(BaseModel, use_attribute_docstrings=True):
     """A batch, as OpenRLHF's `--remote_rm_url` sends it. Other fields are not read."""
 
     query: Texts
@@ -102,7 +98,7 @@ class OpenRlhfRequest(_Described):
     """For each prompt a FEN, or JSON with the fields of `/v1/score`."""
 
 
-class OpenRlhfRewards(_Described):
+class OpenRlhfRewards(BaseModel, use_attribute_docstrings=True):
     """Lists in the order of the queries."""
 
     rewards: list[float]

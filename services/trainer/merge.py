@@ -18,6 +18,7 @@ from pydantic_settings import CliPositionalArg
 
 from rookery import __version__
 from rookery.errors import InvalidInput, SetupError
+from rookery.files import sync
 from rookery.hub import (
     CONFIG_FILE,
     DIGEST,
@@ -58,7 +59,7 @@ def run(settings: MergeSettings) -> None:
 
     from services.trainer.model.policies import tokenizer_files
     from services.trainer.versions import commits
-    from services.trainer.versions.files import save_model, sync_files, sync_folder
+    from services.trainer.versions.files import save_model, sync_files
 
     out = settings.out.resolve()
     if out.exists():
@@ -97,7 +98,7 @@ def run(settings: MergeSettings) -> None:
         (temporary / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2) + "\n")
         sync_files(temporary)
         temporary.rename(out)
-        sync_folder(out.parent)
+        sync(out.parent)
     except OSError as error:
         raise SetupError(f"--out {settings.out}: {error.strerror or error}") from error
     finally:

@@ -182,7 +182,7 @@ class Games(Disturbed):
         again = [await generator.generate(entry, _Forgetful()) for entry in entries]
         stopping.set()
         await watching
-        await generator.close()
+        await generator.players.close()
         await peers.close()
         return again
 

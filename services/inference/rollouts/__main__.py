@@ -45,7 +45,7 @@ async def run(settings: RolloutsSettings) -> None:
         await loop.run(stopping)
 
     async def close() -> None:
-        await asyncio.gather(generator.close(), peers.close())
+        await asyncio.gather(generator.players.close(), peers.close())
 
     tasks = (streams.redis.stop_waiting, peers.watch, loop.keep, generator.players.keep, make_groups)
     service = background_service(settings, "rollouts", *tasks, ready=ready)

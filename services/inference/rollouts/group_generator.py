@@ -64,9 +64,6 @@ class GroupGenerator:
         """The groups whose episodes go on after their first turns."""
         return Playing(len(self._loads), sum(sum(loads.values()) for loads in self._loads.values()))
 
-    async def close(self) -> None:
-        await self.players.close()
-
     async def generate(self, entry: Entry, positions: Positions) -> TraceGroup:
         """Makes the complete group of a `positions` entry. First turns are of one version, unless some have
         prompts of their own.
@@ -99,13 +96,10 @@ class GroupGenerator:
         times, store = _Times(), _Store(entry, positions)
         if stored:
             group, store.first = stored[0]
-            await _first_prompts(
-                position, episodes, [group.prompt_of(trace.turns[0]) for trace in group.traces]
-            )
+            first_turns = [trace.turns[0] for trace in group.traces]
+            await _first_prompts(position, episodes, list(map(group.prompt_of, first_turns)))
             opponents.version = group.policy.number
-            steps = await _steps(
-                position, episodes, {slot: trace.turns[0] for slot, trace in enumerate(group.traces)}
-            )
+            steps = await _steps(position, episodes, dict(enumerate(first_turns)))
         else:
             own_prompts = await _first_prompts(position, episodes, [None] * len(episodes))
             began = time.monotonic()
@@ -392,16 +386,13 @@ class _Store:
     positions: Positions
     first: str = ""
 
-    async def turns(self, group: TraceGroup) -> str:
-        """Stores the first turns of all episodes. Returns what names them."""
-        return await self._store(group)
-
     async def turn(self, group: TraceGroup, trace: Trace, slot: int, *, after: str) -> str:
         """Stores the last turn of an episode, which builds on what `after` names."""
         turn = replace(group, traces=(replace(trace, turns=trace.turns[-1:]),))
-        return await self._store(turn, slot=slot, number=len(trace.turns) - 1, after=after)
+        return await self.turns(turn, slot=slot, number=len(trace.turns) - 1, after=after)
 
-    async def _store(self, turns: TraceGroup, *, slot: int = 0, number: int = 0, after: str = "") -> str:
+    async def turns(self, turns: TraceGroup, *, slot: int = 0, number: int = 0, after: str = "") -> str:
+        """Stores turns, by default the first ones of all episodes. Returns what names them."""
         reach("rollouts.played")
         stored = await asyncio.to_thread(
             self.positions.store_turns, self.entry.id, turns, slot=slot, number=number, after=after

@@ -230,13 +230,6 @@ class FullWeightsVllmEngine(VllmEngine):
         paths = self._models.base_model_paths
         paths[:] = [path for path in paths if path.name != model]
 
-    def in_use(self, adapter: Adapter) -> bool:
-        """Always True: the served version is the one in the engine."""
-        return True
-
-    async def unload(self, adapter: Adapter) -> None:
-        """Does nothing: weights are overwritten, never unloaded."""
-
     def _lora(self, adapter: Adapter | None) -> LoRARequest | None:
         return None
 

@@ -125,8 +125,7 @@ def _mask(block: Block, window: int | None) -> torch.Tensor | None:
     if queries == keys and not windowed:
         return None
     if not windowed and _has_lower_right_kernel(block.keys_SK.device):
-        bias: torch.Tensor = causal_lower_right(queries, keys)
-        return bias
+        return causal_lower_right(queries, keys)
     return causal_mask(queries, keys, window=window, device=block.keys_SK.device)
 
 

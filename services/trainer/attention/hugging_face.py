@@ -87,8 +87,7 @@ def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:
     transformers would mistake positions that restart for packed sequences."""
     if rest.get("attention_mask") is None:
         return None
-    mask: torch.Tensor | None = sdpa_mask(*args, **rest)
-    return mask
+    return sdpa_mask(*args, **rest)
 
 
 AttentionInterface.register(NAME, _attention)

@@ -89,8 +89,7 @@ def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the full tensor. If it is sharded, all processes must call this together."""
-    full: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return full
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def shard_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -100,13 +99,12 @@ def shard_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         return value
     from torch.distributed.tensor import distribute_tensor
 
-    placed: torch.Tensor = distribute_tensor(
+    return distribute_tensor(
         value.to(parameter.device).contiguous(),
         parameter.device_mesh,
         parameter.placements,
         src_data_rank=None,  # every process has the value, so nothing is sent
     )
-    return placed
 
 
 def _decoder_layers(body: Any) -> list[Any]:

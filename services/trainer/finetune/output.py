@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from rookery import __version__
 from rookery.config.finetune import FinetuneSettings
 from rookery.errors import InvalidInput, RookeryError, changed_settings
-from rookery.files import replace_file
+from rookery.files import replace_file, sync
 from rookery.hub import MANIFEST_FILE, identity, model_folder, prompt_style, read_manifest
 from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE
@@ -38,7 +38,6 @@ from services.trainer.versions.files import (
     read_object,
     save_model,
     sync_files,
-    sync_folder,
     write_file,
 )
 
@@ -136,7 +135,7 @@ def save_checkpoint(
     if final.exists():
         final.rename(previous)
     temporary.rename(final)
-    sync_folder(out)
+    sync(out)
 
 
 def restore_checkpoint(
@@ -237,7 +236,7 @@ def export_model(
         (temporary / name).write_bytes(data)
     sync_files(temporary)
     temporary.rename(final)
-    sync_folder(settings.out)
+    sync(settings.out)
     for name in (*_CHECKPOINTS, "checkpoint.tmp"):
         shutil.rmtree(settings.out / name, ignore_errors=True)
     logger.info("wrote %s", final)

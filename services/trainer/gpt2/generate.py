@@ -130,8 +130,7 @@ def _advance(model: Gpt2, rows: _Rows, tokens_R: torch.Tensor) -> torch.Tensor:
         tokens_R[:, None], position_ids_BT=rows.next_R[:, None], mask=mask_R11S, cache=rows.cache
     )
     rows.next_R = rows.next_R + 1
-    logits_RV: torch.Tensor = model.lm_head(hidden_R1D[:, 0])
-    return logits_RV
+    return model.lm_head(hidden_R1D[:, 0])
 
 
 def _check_lengths(model: Gpt2, prompts: Sequence[Sequence[int]], max_tokens: int) -> None:

@@ -148,8 +148,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     and `merges.txt`. Raises `InvalidInput` if the directory has neither."""
     whole, vocabulary, merges = (folder / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
     if whole.is_file():
-        tokenizer: Tokenizer = Tokenizer.from_file(str(whole))
-        return tokenizer
+        return Tokenizer.from_file(str(whole))
     if vocabulary.is_file() and merges.is_file():
         older: Tokenizer = ByteLevelBPETokenizer(str(vocabulary), str(merges))
         older.add_special_tokens([END_OF_TEXT])

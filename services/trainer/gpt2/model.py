@@ -110,8 +110,7 @@ class Attention(nn.Module):  # type: ignore[misc]
                 # A single token is the last one and attends to all.
                 is_causal=mask is None and tokens > 1,
             ).transpose(1, 2)
-        joined: torch.Tensor = self.c_proj(attended_BTHD.reshape(rows, tokens, width))
-        return joined
+        return self.c_proj(attended_BTHD.reshape(rows, tokens, width))
 
 
 class Mlp(nn.Module):  # type: ignore[misc]
@@ -123,8 +122,7 @@ class Mlp(nn.Module):  # type: ignore[misc]
         self.c_proj = nn.Linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, hidden_BTD: torch.Tensor) -> torch.Tensor:
-        out_BTD: torch.Tensor = self.c_proj(F.gelu(self.c_fc(hidden_BTD), approximate="tanh"))
-        return out_BTD
+        return self.c_proj(F.gelu(self.c_fc(hidden_BTD), approximate="tanh"))
 
 
 class TransformerBlock(nn.Module):  # type: ignore[misc]
@@ -139,8 +137,7 @@ class TransformerBlock(nn.Module):  # type: ignore[misc]
 
     def forward(self, hidden_BTD: torch.Tensor, mask: Mask, cache: Cache | None) -> torch.Tensor:
         hidden_BTD = hidden_BTD + self.attn(self.ln_1(hidden_BTD), mask, cache)
-        out_BTD: torch.Tensor = hidden_BTD + self.mlp(self.ln_2(hidden_BTD))
-        return out_BTD
+        return hidden_BTD + self.mlp(self.ln_2(hidden_BTD))
 
 
 class Gpt2(nn.Module):  # type: ignore[misc]
@@ -190,8 +187,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
                 hidden_BTD = checkpoint(block, hidden_BTD, mask, cache, use_reentrant=False)
             else:
                 hidden_BTD = block(hidden_BTD, mask, cache)
-        normed_BTD: torch.Tensor = self.ln_f(hidden_BTD)
-        return normed_BTD
+        return self.ln_f(hidden_BTD)
 
     def forward(
         self, input_ids_BT: torch.Tensor, *, attention_mask_BT: torch.Tensor | None = None
@@ -205,8 +201,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
                 position_ids_BT=positions(attention_mask_BT),
                 mask=padded_causal_mask(attention_mask_BT),
             )
-        logits_BTV: torch.Tensor = self.lm_head(hidden_BTD)
-        return logits_BTV
+        return self.lm_head(hidden_BTD)
 
 
 def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:

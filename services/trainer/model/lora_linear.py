@@ -31,11 +31,10 @@ class LoraLinear(Linear):  # type: ignore[misc]
             or not x.dtype == weight.dtype == self.lora_A["default"].weight.dtype
             or torch.is_autocast_enabled(x.device.type)
         ):
-            peft_output: torch.Tensor = super().forward(x, *args, **kwargs)
-            return peft_output
+            return super().forward(x, *args, **kwargs)
         x_ND = x.flatten(0, -2)
         low_NR = self.lora_A["default"](x_ND)
-        outputs_ND: torch.Tensor = self.base_layer(x_ND)
+        outputs_ND = self.base_layer(x_ND)
         # In place, because the gradient of a product does not need the product.
         outputs_ND.addmm_(low_NR, self.lora_B["default"].weight.T, alpha=self.scaling["default"])
         return outputs_ND.view(*x.shape[:-1], outputs_ND.shape[-1])

@@ -6,7 +6,6 @@ adapter on a GPT-2. vLLM does not support LoRA for GPT-2, so a commit also has t
 merged.
 """
 
-import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -76,12 +75,11 @@ class WholePolicy(Policy):
     def _model_files(self) -> dict[str, Content]:
         """Returns the files of a model directory."""
         weights = {name: StoredTensor.of(weight) for name, weight in self.model.named_parameters()}
-        config = (self._folder / CONFIG_FILE).read_bytes()
-        model: dict[str, Content] = {
+        return {
+            **tokenizer_files(self._folder),
             WEIGHTS_FILE: TensorFile(weights, {"format": "pt"}),
-            CONFIG_FILE: config,
+            CONFIG_FILE: (self._folder / CONFIG_FILE).read_bytes(),
         }
-        return {**tokenizer_files(self._folder), **model}
 
     def _load_model(self, folder: Path) -> None:
         with safe_open(folder / WEIGHTS_FILE, framework="pt") as file, torch.no_grad():
@@ -93,8 +91,7 @@ class WholePolicy(Policy):
 
         def products(hidden_ND: torch.Tensor) -> torch.Tensor:
             with self._precision():
-                products_NV: torch.Tensor = head.linear(hidden_ND)
-            return products_NV
+                return head.linear(hidden_ND)
 
         return replace(head, linear=products)
 
@@ -109,11 +106,8 @@ class WholePolicy(Policy):
         with torch.no_grad():
             return self._hidden(batch, self._frozen), self._head(self._frozen)
 
-    def _precision(self) -> contextlib.AbstractContextManager[None]:
-        context: contextlib.AbstractContextManager[None] = torch.autocast(
-            self.device.type, dtype=torch.bfloat16, enabled=self.in_bf16
-        )
-        return context
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bf16)
 
 
 class Gpt2Policy(WholePolicy):
@@ -154,11 +148,12 @@ class MergedPolicy(Policy):
         """Returns the adapter's weights, to resume from, and the files of the merged model."""
         adapter = super()._model_files()
         del adapter["adapter_config.json"]  # transformers would read it and apply the adapter twice
-        merged: dict[str, Content] = {
+        return {
+            **tokenizer_files(self._folder),
+            **adapter,
             WEIGHTS_FILE: TensorFile(self._merged(), {"format": "pt"}),
             CONFIG_FILE: (self._folder / CONFIG_FILE).read_bytes(),
         }
-        return {**tokenizer_files(self._folder), **adapter, **merged}
 
     def _merged(self) -> dict[str, StoredTensor]:
         from peft.tuners.lora import LoraLayer

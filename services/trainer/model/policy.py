@@ -112,8 +112,7 @@ class Policy:
     def values(self, hidden_ND: torch.Tensor) -> torch.Tensor:
         """Returns the values of hidden states, [N]. Only PPO's policy has a value head."""
         assert self.value_head is not None  # noqa: S101 - see above
-        values_N: torch.Tensor = self.value_head(hidden_ND)
-        return values_N
+        return self.value_head(hidden_ND)
 
     def version_files(self) -> dict[str, Content]:
         """Returns the policy's files in a commit, by name."""
@@ -150,8 +149,7 @@ def packed_hidden(body: Any, batch: MicroBatch) -> torch.Tensor:
         block_attention=attention,
     ).last_hidden_state
     attention.check(body)
-    hidden_ND: torch.Tensor = hidden_1TD[0, batch.predictor_N]
-    return hidden_ND
+    return hidden_1TD[0, batch.predictor_N]
 
 
 class ValueHead(torch.nn.Module):  # type: ignore[misc]
@@ -165,5 +163,4 @@ class ValueHead(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, hidden_ND: torch.Tensor) -> torch.Tensor:
         """Returns values, [N]."""
-        values_N: torch.Tensor = F.linear(hidden_ND.float(), self.weight[None], self.bias[None])[:, 0]
-        return values_N
+        return F.linear(hidden_ND.float(), self.weight[None], self.bias[None])[:, 0]

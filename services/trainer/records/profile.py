@@ -18,6 +18,7 @@ from typing import Any, Literal, Self, TypeAlias
 import torch
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.files import replace_file
 from services.trainer.records.memory import (
     available_bytes,
     is_out_of_memory,
@@ -204,9 +205,7 @@ def save_choice(
         "profiles": [{**asdict(profile), "share": profile.share} for profile in profiles],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{FILE}"
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    temporary.replace(folder / FILE)
+    replace_file(folder / FILE, json.dumps(content, indent=2).encode() + b"\n")
 
 
 def saved_choice(folder: Path, *, conditions: Mapping[str, str]) -> Profile | None:

@@ -5,7 +5,6 @@ bounded queue. A resumed run continues the same MLflow run, whose id is in `mlfl
 begins a new one if MLflow has lost it.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -13,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -79,7 +78,7 @@ class MlflowTracker(Tracker):
 
     def log(self, row: Mapping[str, Any]) -> None:
         self._received += 1
-        with contextlib.suppress(queue.Full):
+        with suppress(queue.Full):
             self._rows.put_nowait(row)
 
     def close(self, *, status: str) -> None:
@@ -106,7 +105,7 @@ class MlflowTracker(Tracker):
         from mlflow.exceptions import MlflowException
 
         artifact = next((place for place in ("model", "adapter") if place in places), None)
-        if self._client is None or artifact is None:
+        if artifact is None:
             return
         name = "-".join(filter(None, (os.environ.get(MODEL_VARIABLE), self._folder.name)))
         try:
@@ -120,7 +119,7 @@ class MlflowTracker(Tracker):
         row: Mapping[str, Any] | None = None
         while True:
             if row is None:
-                with contextlib.suppress(queue.Empty):
+                with suppress(queue.Empty):
                     row = self._rows.get(timeout=0.1)
             if row is None and self._closing.is_set() and self._client is not None:
                 return

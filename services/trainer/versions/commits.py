@@ -23,16 +23,10 @@ from typing import Any, Self
 
 from rookery.errors import SetupError
 from rookery.failpoints import reach
+from rookery.files import sync
 from rookery.folder_lock import locked
 from rookery.trace import PolicyVersion, policy_name
-from services.trainer.versions.files import (
-    Content,
-    file_sha256,
-    make_folder,
-    sync_files,
-    sync_folder,
-    write_file,
-)
+from services.trainer.versions.files import Content, file_sha256, make_folder, sync_files, write_file
 
 STATE_VERSION = 3
 
@@ -135,7 +129,7 @@ def write(
     reach("commit.written")
     temporary.rename(final)
     reach("commit.renamed")
-    sync_folder(root)
+    sync(root)
     return Commit.of(final, state)
 
 

@@ -6,7 +6,6 @@ a power cut are synced to disk before they are renamed into place.
 
 import hashlib
 import json
-import os
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ import torch
 from rich.progress import open as open_shown
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.files import sync
 from rookery.hub import CONFIG_FILE
 from rookery.terminal import SafeConsole
 from services.trainer.distributed.placement import full_tensor
@@ -143,24 +143,11 @@ def make_folder(folder: Path, *, setting: str) -> Path:
     return folder
 
 
-def sync_folder(folder: Path) -> None:
-    """Syncs the entries of a folder, so that files created, renamed or deleted in it stay so."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
 def sync_files(folder: Path) -> None:
     """Syncs every file of a folder, then its entries. The folder must not contain folders."""
     for path in folder.iterdir():
-        _sync(path, os.O_RDONLY)
-    sync_folder(folder)
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(path)
+    sync(folder)
 
 
 def read_object(path: Path, *needed: str) -> dict[str, Any]:

@@ -97,7 +97,7 @@ async def _generated(
         groups = [await rollouts.generate(entry, streams.positions) for entry in entries]
         stopping.set()
         await watching
-        await rollouts.close()
+        await rollouts.players.close()
         await peers.close()
     return groups
 
