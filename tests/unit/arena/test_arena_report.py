@@ -181,9 +181,7 @@ def test_of_several_players_the_first_line_says_which_are_better() -> None:
         name: Cell(Estimate(0.5 + by, (0.4, 0.6)), Estimate(by, (by - 0.1, by + 0.1)))
         for name, by in differences.items()
     }
-    section = Section(
-        "positions", "Positions", "", [Table("metrics", "All", [MetricRow(metric, cells)])]
-    )
+    section = Section("positions", "Positions", "", [Table("metrics", "All", [MetricRow(metric, cells)])])
     first, *lines = summary([section], players=["first", *differences])
     assert first == "Against first, by 95% intervals: better: a; no sure difference: c; worse: b."
     assert [line.partition(" ")[0] for line in lines] == ["a", "b", "c"]
