@@ -33,6 +33,7 @@ _MOST_UNDEFINED = 0.05
 
 Floats: TypeAlias = NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ class Ratio:
         return cls(np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64))
 
     @classmethod
-    def of_values(cls, values: Sequence[float | None]) -> "Ratio":
-        """One answer to each position, which does not count where its value is None."""
+    def of_values(cls, value: Callable[[T], float | None], side: Sequence[T | None]) -> "Ratio":
+        """The values of one answer to each position, which does not count where it or its value is None."""
+        values = [None if answer is None else value(answer) for answer in side]
         return cls.of([value or 0.0 for value in values], [value is not None for value in values])
 
     @property

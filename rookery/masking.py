@@ -24,7 +24,6 @@ _KEY = (
     r"(?:[\w-]*[_-])?(?:pass(?:word|phrase|wd)?|pwd|secret|token|credentials?"
     r"|(?:api|access|secret|private)[_-]?key(?:[_-]id)?)"
 )
-_SECRET_KEY = re.compile(_KEY, re.I)
 _HEADER = re.compile(r"\b(Bearer\s+)[^\s\"',;]+", re.I)
 _ASSIGNED = re.compile(
     rf"""((?<![\w-]){_KEY}\\*+["']?\s*+[=:]\s*+)"""
@@ -46,15 +45,6 @@ def printable(text: str) -> str:
     \u001b[2Jgone \u202efen
     """
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def is_secret(key: str) -> bool:
-    """Whether the value of a setting of this name is a password, token or key.
-
-    >>> is_secret("token"), is_secret("max_tokens"), is_secret("token_file")
-    (True, False, False)
-    """
-    return bool(_SECRET_KEY.fullmatch(key))
 
 
 def mask_values(text: str) -> str:

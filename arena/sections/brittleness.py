@@ -135,14 +135,16 @@ class Brittleness:
             before = {name: sides[name][AS_IS] for name in asked}
             for name, value in (("legal", legal), ("regret", _regret)):
                 metric = _METRICS[name]
-                levels.append((_of(form, metric), {n: _mean(value, side) for n, side in asked.items()}))
+                levels.append(
+                    (_of(form, metric), {n: Ratio.of_values(value, side) for n, side in asked.items()})
+                )
                 pairs = {n: _pair(value, side, before[n]) for n, side in asked.items()}
                 changes.append((_of(form, _METRICS[f"{name}_change"]), pairs))
             if form != SHUFFLED:
                 same = {n: _same_move(side, before[n], rotated=form == ROTATED) for n, side in asked.items()}
                 moves.append((_of(form, _METRICS["same_move"]), same))
             if form == CLAIM:
-                followed = {n: _mean(self._follows_claim, side) for n, side in asked.items()}
+                followed = {n: Ratio.of_values(self._follows_claim, side) for n, side in asked.items()}
                 moves.append((_METRICS["follows_claim"], followed))
         tables = [
             Table("changes", "Changes against the same positions as they are",
@@ -190,15 +192,11 @@ def _of(form: str, metric: Metric) -> Metric:
     return replace(metric, name=name, title=f"{form[0].upper()}{form[1:]}: {metric.title}")
 
 
-def _mean(value: Callable[[Answers], float | None], side: Sequence[Answers | None]) -> Ratio:
-    return Ratio.of_values([value(answers) if answers else None for answers in side])
-
-
 def _pair(
     value: Callable[[Answers], float | None], side: Sequence[Answers | None], before: Sequence[Answers | None]
 ) -> tuple[Ratio, Ratio]:
     """The means of a value of the answers and of those before, over the positions where both have one."""
-    ratios = _mean(value, side), _mean(value, before)
+    ratios = Ratio.of_values(value, side), Ratio.of_values(value, before)
     both = (ratios[0].counts > 0) & (ratios[1].counts > 0)
     return ratios[0].within(both), ratios[1].within(both)
 

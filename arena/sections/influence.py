@@ -109,7 +109,7 @@ class Influence:
         sides = {name: side for name, side in answers.items() if side}
         metrics = METRICS["influence"]
         rows = [
-            (metrics[key], {name: _over_answers(value, side) for name, side in sides.items()})
+            (metrics[key], {name: Ratio.of_values(value, side) for name, side in sides.items()})
             for key, value in _ANSWER_METRICS.items()
         ]
         rows += [
@@ -192,10 +192,6 @@ async def _influences(asker: Asker, player: ModelPlayer, answers: Answers, place
 def _truth(claims: Sequence[bool | None]) -> bool | None:
     decided = [true for true in claims if true is not None]
     return all(decided) if decided else None
-
-
-def _over_answers(value: Callable[[Influences], float], side: Sequence[Influences | None]) -> Ratio:
-    return Ratio.of_values([value(one) if one else None for one in side])
 
 
 def _over_parts(

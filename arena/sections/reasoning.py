@@ -159,7 +159,7 @@ def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] |
 def _weighted_mean(
     regrets: Sequence[tuple[float, float, float] | None], weights: tuple[int, int, int]
 ) -> Ratio:
-    return Ratio.of_values([sum(map(operator.mul, row, weights)) if row else None for row in regrets])
+    return Ratio.of_values(lambda row: sum(map(operator.mul, row, weights)), regrets)
 
 
 _GAINS = {

@@ -111,7 +111,6 @@ class Folder(ABC):
         """Writes or replaces a file. It exists when the block ends, and is unchanged if the block raises.
         Raises `SetupError` if the file cannot be written here; `Unavailable` if the store does not answer."""
 
-    @abstractmethod
     @contextmanager
     def read(self, name: str) -> Iterator[IO[bytes]]:
         """Opens a file for reading; it is seekable.
@@ -120,6 +119,14 @@ class Folder(ABC):
             SetupError: the file does not exist or cannot be read.
             Unavailable: the store does not answer.
         """
+        with store_faults(self.place(name), "read"):
+            file = self._open(name)
+        with file:
+            yield BufferedReader(StoredFile(file, self.place(name)))
+
+    @abstractmethod
+    def _open(self, name: str) -> Any:
+        """A file for reading, without a buffer of ours. It raises what the store raises."""
 
     @abstractmethod
     def names(self, *, below: str = "", suffix: str = "") -> list[str]:
@@ -172,12 +179,8 @@ class LocalFolder(Folder):
         finally:
             temporary.unlink(missing_ok=True)
 
-    @contextmanager
-    def read(self, name: str) -> Iterator[IO[bytes]]:
-        with store_faults(self.place(name), "read"):
-            file = (self._path / name).open("rb", buffering=0)
-        with file:
-            yield BufferedReader(StoredFile(file, self.place(name)))
+    def _open(self, name: str) -> Any:
+        return (self._path / name).open("rb", buffering=0)
 
     def remove(self, name: str) -> None:
         path = self._path / name
@@ -220,12 +223,8 @@ class RemoteFolder(Folder):
                 file.closed = True  # or its finalizer would try to send the rest
             raise
 
-    @contextmanager
-    def read(self, name: str) -> Iterator[IO[bytes]]:
-        with store_faults(self.place(name), "read"):
-            file = self._files.open(f"{self._root}/{name}", "rb")
-        with file:
-            yield BufferedReader(StoredFile(file, self.place(name)))
+    def _open(self, name: str) -> Any:
+        return self._files.open(f"{self._root}/{name}", "rb")
 
     def remove(self, name: str) -> None:
         with store_faults(self.place(name), "remove"), suppress(FileNotFoundError):

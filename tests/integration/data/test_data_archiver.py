@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -283,8 +284,8 @@ class Away(Folder):
             raise Unavailable("no route to the bucket")
         return self._folder.write(name)
 
-    def read(self, name: str) -> contextlib.AbstractContextManager[object]:  # type: ignore[override]
-        return self._folder.read(name)
+    def _open(self, name: str) -> Any:
+        return self._folder._open(name)
 
     def remove(self, name: str) -> None:
         self._folder.remove(name)
