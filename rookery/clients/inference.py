@@ -197,8 +197,7 @@ class InferenceClient:
         a column for each ending. Beginnings are tokenised by themselves, the lead together with each ending.
 
         The server is asked for the next token after each different prefix, so endings that begin alike share
-        the work. (`prompt_logprobs` would need one prompt for each ending, and vLLM's CPU build mixes up its
-        rows if adapters are served.) Raises as `complete` does.
+        the work. (`prompt_logprobs` would need one prompt for each ending.) Raises as `complete` does.
         """
         texts = [*dict.fromkeys(beginnings), lead, *(lead + ending for ending in endings)]
         tokens = dict(zip(texts, await self._token_ids(texts, model=model), strict=True))

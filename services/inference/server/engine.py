@@ -70,8 +70,6 @@ class VllmEngine:
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
         """Log-probabilities of the 5 likeliest tokens at each of 4 greedy steps after a fixed text. They are
         those under a loaded adapter, or under the base model for None."""
-        # No prompt_logprobs: with an adapter and other requests in the batch, vLLM's CPU punica
-        # wrapper mixes up the rows of the two and the engine dies.
         params = SamplingParams(
             temperature=0.0,
             max_tokens=_CANARY_TOKENS,

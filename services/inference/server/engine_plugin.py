@@ -8,7 +8,6 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -122,13 +121,12 @@ def decode_tokens_once() -> None:
 
 
 def install_cpu_lora() -> None:
-    """Replaces the LoRA of linear layers and of the head in vLLM's CPU build; does nothing on other builds.
+    """Replaces the LoRA of linear layers in vLLM's CPU build; does nothing on other builds.
 
     vLLM 0.32 gives a token without an adapter the index -1 and then looks up `weights[-1]`, so on the CPU the
     adapter in the last slot answers requests for the base model; 0.33 does not. Both copy the matrices of an
-    adapter for every token, for the head even if no adapter has any: vocabulary times rank numbers a token.
-    Here each in the batch is applied to its own tokens by two matrix products, and tokens without an adapter
-    are left unchanged.
+    adapter for every token. Here each in the batch is applied to its own tokens by two matrix products, and
+    tokens without an adapter are left unchanged.
     """
     from vllm.platforms import current_platform
 
@@ -140,12 +138,10 @@ def install_cpu_lora() -> None:
 
     def update_metadata(self: PunicaWrapperCPU, *args: Any, **kwargs: Any) -> None:
         update(self, *args, **kwargs)
-        self.token_runs = SlotRuns.of(self.token_lora_indices)
-        self.sample_runs = SlotRuns.of(self.sampler_indices)
+        self.slots, self.order = slots_and_order(self.token_lora_indices)
 
     PunicaWrapperCPU.update_metadata = update_metadata
     PunicaWrapperCPU.add_lora_linear = add_lora_linear
-    PunicaWrapperCPU.add_lora_logits = add_lora_logits
 
 
 def add_lora_linear(
@@ -160,72 +156,36 @@ def add_lora_linear(
 ) -> None:
     """Adds `scale * x @ A.T @ B.T` of each token's adapter to y, for each slice of y's last dimension.
     Shapes: x [..., in], y [..., out], A [slots, 1, rank, in], B [slots, 1, out of the slice, rank]."""
-    stacks = list(zip(lora_a_stacked, lora_b_stacked, output_slices, strict=True))
-    self.token_runs.add(y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1]), stacks, scale=scale)
+    outputs, inputs = y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1])
+    if self.order is None:
+        sums = outputs
+    else:
+        inputs, sums = inputs[self.order], outputs.new_zeros(len(self.order), outputs.shape[1])
+    for slot, first, end in self.slots:
+        part, start = inputs[first:end], 0
+        for a, b, width in zip(lora_a_stacked, lora_b_stacked, output_slices, strict=True):
+            shrunk = part @ a[slot, 0].T
+            sums[first:end, start : start + width].addmm_(shrunk, b[slot, 0].T, alpha=scale)
+            start += width
+    if self.order is not None:
+        outputs.index_add_(0, self.order, sums)
 
 
-def add_lora_logits(
-    self: "PunicaWrapperCPU",
-    y: torch.Tensor,
-    x: torch.Tensor,
-    lora_a_stacked: torch.Tensor,
-    lora_b_stacked: torch.Tensor,
-    scale: float,
-    **_: Any,
-) -> None:
-    """As `add_lora_linear`, of the adapters that have matrices for the head: the others' are zeros.
-    Shapes: x [tokens, in], y [tokens, vocabulary or more]."""
-    runs = self.sample_runs
-    runs = replace(runs, runs=[run for run in runs.runs if lora_a_stacked[run[0]].any()])
-    if runs.runs:
-        runs.add(y, x, [(lora_a_stacked, lora_b_stacked, lora_b_stacked.shape[2])], scale=scale)
+def slots_and_order(token_slots: torch.Tensor) -> tuple[list[tuple[int, int, int]], torch.Tensor | None]:
+    """The slots in a batch, each with its range in the tokens that have an adapter, once these are ordered by
+    their slots. The order is None if all tokens have the same adapter.
 
-
-@dataclass(frozen=True)
-class SlotRuns:
-    """The adapters of a batch's tokens: each one's slot, and its range in the tokens that have an adapter, as
-    `order` puts them; it is None if all tokens have the same adapter.
-
-    >>> SlotRuns.of(torch.tensor([2, 2]))
-    SlotRuns(runs=[(2, 0, 2)], order=None)
-    >>> SlotRuns.of(torch.tensor([1, -1, 0, 1]))
-    SlotRuns(runs=[(0, 0, 1), (1, 1, 3)], order=tensor([2, 0, 3]))
-    >>> SlotRuns.of(torch.tensor([-1, -1]))
-    SlotRuns(runs=[], order=tensor([], dtype=torch.int64))
+    >>> slots_and_order(torch.tensor([2, 2]))
+    ([(2, 0, 2)], None)
+    >>> slots_and_order(torch.tensor([1, -1, 0, 1]))
+    ([(0, 0, 1), (1, 1, 3)], tensor([2, 0, 3]))
+    >>> slots_and_order(torch.tensor([-1, -1]))
+    ([], tensor([], dtype=torch.int64))
     """
-
-    runs: list[tuple[int, int, int]]
-    order: torch.Tensor | None
-
-    @classmethod
-    def of(cls, token_slots: torch.Tensor) -> "SlotRuns":
-        """`token_slots` are the adapters' slots by token, -1 for tokens without an adapter."""
-        slots, runs, end = token_slots.tolist(), list[tuple[int, int, int]](), 0
-        for slot in sorted(set(slots) - {-1}):
-            first, end = end, end + slots.count(slot)
-            runs.append((slot, first, end))
-        if len(runs) == 1 and end == len(slots):
-            return cls(runs, None)
-        return cls(runs, token_slots.argsort(stable=True)[len(slots) - end :])
-
-    def add(
-        self,
-        outputs: torch.Tensor,
-        inputs: torch.Tensor,
-        stacks: Sequence[tuple[torch.Tensor, torch.Tensor, int]],
-        *,
-        scale: float,
-    ) -> None:
-        """Adds the products of each token's adapter. `stacks` are A, B and the width of each slice."""
-        if self.order is None:
-            sums = outputs
-        else:
-            inputs, sums = inputs[self.order], outputs.new_zeros(len(self.order), outputs.shape[1])
-        for slot, first, end in self.runs:
-            part, start = inputs[first:end], 0
-            for a, b, width in stacks:
-                shrunk = part @ a[slot, 0].T
-                sums[first:end, start : start + width].addmm_(shrunk, b[slot, 0].T, alpha=scale)
-                start += width
-        if self.order is not None:
-            outputs.index_add_(0, self.order, sums)
+    slots, ranges, end = token_slots.tolist(), [], 0
+    for slot in sorted(set(slots) - {-1}):
+        first, end = end, end + slots.count(slot)
+        ranges.append((slot, first, end))
+    if len(ranges) == 1 and end == len(slots):
+        return ranges, None
+    return ranges, token_slots.argsort(stable=True)[len(slots) - end :]

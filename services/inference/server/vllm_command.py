@@ -25,6 +25,7 @@ from rookery.hub import (
     text_folder,
     with_system_role,
 )
+from services.inference.server.adapter import TARGET_MODULES
 
 WORKER_EXTENSION = "services.inference.server.full_weights.FullWeightsWorker"
 
@@ -153,11 +154,13 @@ def _dtype(settings: ServerSettings, *, cpu: bool) -> str:
 
 
 def _switches(settings: ServerSettings, *, cpu: bool) -> list[str]:
-    """The flags without a value. Raises `SetupError` if the server shall sleep, on a CPU."""
+    """The flags without a value, or with several. Raises `SetupError` if the server shall sleep, on a CPU."""
     switches = ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--no-enable-prompt-embeds"]
     switches.append("--no-trust-remote-code")
     if not settings.full_weights:
-        switches.append("--enable-lora")
+        # Otherwise vLLM keeps zeros for the head and the embeddings, slots times vocabulary times rank
+        # numbers, and multiplies them for every token.
+        switches += ["--enable-lora", "--lora-target-modules", *sorted(TARGET_MODULES)]
     if settings.sleep:
         if cpu:
             raise SetupError("sleep: vLLM cannot sleep on a CPU")

@@ -18,11 +18,10 @@ torch = pytest.importorskip("torch")
 
 from services.inference.server import vllm_command  # noqa: E402
 from services.inference.server.engine_plugin import (  # noqa: E402
-    SlotRuns,
     add_lora_linear,
-    add_lora_logits,
     decode_tokens_once,
     fork_cpu_engine,
+    slots_and_order,
 )
 
 SLOTS, RANK, WIDTH = 4, 8, 24
@@ -30,10 +29,10 @@ SLICES = (32, 16)
 
 
 class Wrapper:
-    """What the functions read of vLLM's wrapper."""
+    """What the function reads of vLLM's wrapper."""
 
     def __init__(self, slots: list[int]) -> None:
-        self.token_runs = self.sample_runs = SlotRuns.of(torch.tensor(slots))
+        self.slots, self.order = slots_and_order(torch.tensor(slots))
 
 
 def _weights() -> "tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]":
@@ -73,25 +72,6 @@ def test_without_an_adapter_nothing_is_added(slots: list[int]) -> None:
     from vllm import __version_tuple__ as version
 
     assert torch.allclose(stock[base], before[base]) == (version >= (0, 33)), "0.33 has mended it"
-
-
-@pytest.mark.parametrize("slots", [[2] * 5, [0, 3, 3, 1, 0], [1, -1, 2], [-1, -1]])
-@pytest.mark.parametrize("headless", [(), (0, 1), (0, 1, 2, 3)])
-def test_only_adapters_of_the_head_change_the_logits(slots: list[int], headless: tuple[int, ...]) -> None:
-    """`headless` are the slots of adapters that have no matrices for the head."""
-    torch.manual_seed(0)
-    a, b = torch.randn(SLOTS, 1, RANK, WIDTH), torch.randn(SLOTS, 1, 48, RANK)
-    a[list(headless)] = b[list(headless)] = 0
-    x, y = torch.randn(len(slots), WIDTH), torch.randn(len(slots), 50)  # 2 columns of padding
-    before = y.clone()
-    add_lora_logits(Wrapper(slots), y, x, a, b, 1.0)
-    for row, slot in enumerate(slots):
-        if slot < 0 or slot in headless:
-            assert torch.equal(y[row], before[row])
-        else:
-            expected = before[row, :48] + b[slot, 0] @ (a[slot, 0] @ x[row])
-            assert torch.allclose(y[row, :48], expected, atol=1e-4)
-            assert torch.equal(y[row, 48:], before[row, 48:])
 
 
 def test_a_token_is_decoded_once_to_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:

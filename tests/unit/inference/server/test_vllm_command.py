@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tempfile
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rookery.config.inference import ServerSettings
 from rookery.errors import SetupError
 from rookery.hub import BOS, PLAIN_TEMPLATE, with_system_role
 from services.inference.server import vllm_command
+from services.inference.server.adapter import TARGET_MODULES
 from tests import gpus
 from tests.certificates import Authority
 from tests.chat_models import MISTRAL_TEMPLATE
@@ -46,6 +48,14 @@ def test_on_cpu_prompts_stay_whole_and_numbers_exact(model: Path) -> None:
     assert option(longer, "--max-model-len") == "384"
     assert option(command, "--port") == "8123"
     assert {"--enforce-eager", "--no-enable-chunked-prefill", "--enable-prefix-caching"} <= set(command)
+
+
+def test_only_layers_that_adapters_may_have_get_slots(model: Path) -> None:
+    command = vllm_command.command(settings("--model", str(model)), port=1, cpu=False)
+    values = command[command.index("--lora-target-modules") + 1 :]
+    assert set(takewhile(lambda word: not word.startswith("--"), values)) == TARGET_MODULES
+    whole = settings("--model", str(model), "--full-weights")
+    assert "--lora-target-modules" not in vllm_command.command(whole, port=1, cpu=False)
 
 
 @pytest.mark.parametrize(
