@@ -37,7 +37,8 @@ def _section(path: Path) -> Section:
             for exam in overlap["exams"] if searched
         ]  # fmt: skip
         counts = [
-            MetricRow(Metric(name, title, unit="whole", better="neither"),
+            MetricRow(
+                Metric(name, title, unit="whole", better="neither"),
                 {data["name"]: Cell(Estimate(float(data[name]), None)) for data in overlap["data"]})
             for name, title in (("positions", "Positions in the data"), ("unread", "Rows without a position"),
                                 ("files", "Files"), ("missing", "Files that are not here"))

@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
                 files = [str((folder / name).absolute()) for name in ("work.json", "prompts.jsonl")]
                 log = folder / f"trl-{number}.log"
                 theirs.append(run_side("bench.loop.peer", *files, log=log, environment=environment))
-            # In every other round the other way round, so that a machine that changes favours neither.
+            # In every other round the other way round, so that a machine that changes favours neither start.
             for start, results in list(ours.items())[:: -1 if number % 2 else 1]:
                 status.update(f"round {number + 1} of {settings.rounds}: Rookery, {start}")
                 name = f"{start.replace(' ', '-')}-{number}"
@@ -107,17 +107,22 @@ def main(argv: list[str]) -> int:
         "trl": theirs,
     }
     (folder / "report.json").write_text(json.dumps(report, indent=2, default=str) + "\n")
-    show(console, work, ours, theirs)
+    show(console, settings.model, work, ours=ours, theirs=theirs)
     return 0
 
 
 def show(
-    console: Console, work: Workload, ours: Mapping[str, list[Ours]], theirs: list[dict[str, float]]
+    console: Console,
+    model: Path,
+    work: Workload,
+    *,
+    ours: Mapping[str, list[Ours]],
+    theirs: list[dict[str, float]],
 ) -> None:
     """The figures of every round, the ratio, and where our time goes."""
     console.print(
-        f"{work.samples} samples a step ({work.batch_groups} groups of {work.group_size}), {work.tokens} "
-        f"tokens each, LoRA r={work.lora_rank}, staleness {work.staleness}, {work.steps} steps a round, "
+        f"{model}: {work.samples} samples a step ({work.batch_groups} groups of {work.group_size}), "
+        f"{work.style}, {work.tokens} tokens each, {work.precision}, LoRA r={work.lora_rank}, staleness {work.staleness}, {work.steps} steps a round, "
         f"{os.cpu_count()} cores"
     )
     heads = ("samples/s", "step, s", "idle", "mean age", "tokens")

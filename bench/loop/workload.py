@@ -46,7 +46,7 @@ def endless_model(model: Path, out: Path) -> Path:
     the last of its special tokens, which no text has, or in an unknown one."""
     shutil.copytree(model, out, dirs_exist_ok=True)
     tokens = json.loads((out / "tokenizer.json").read_text())["added_tokens"]
-    special = {token["content"]: token["id"] for token in tokens}
+    special = {token["content"]: token["id"] for token in tokens if token["special"]}
     end = "<|unk|>" if "<|unk|>" in special else max(special, key=special.__getitem__)
     for name in ("config.json", "generation_config.json"):
         if (out / name).exists():
