@@ -122,7 +122,8 @@ def show(
     """The figures of every round, the ratio, and where our time goes."""
     console.print(
         f"{model}: {work.samples} samples a step ({work.batch_groups} groups of {work.group_size}), "
-        f"{work.style}, {work.tokens} tokens each, {work.precision}, LoRA r={work.lora_rank}, staleness {work.staleness}, {work.steps} steps a round, "
+        f"{work.style}, {work.tokens} tokens each, {work.precision}, LoRA r={work.lora_rank}, "
+        f"staleness {work.staleness}, {work.steps} steps a round, "
         f"{os.cpu_count()} cores"
     )
     heads = ("samples/s", "step, s", "idle", "mean age", "tokens")
