@@ -138,10 +138,11 @@ def test_an_answer_ends_with_each_end_token_of_the_model(served: Served, tokeniz
     model = CHAT_MODELS[served.name]
     for end in {model.end, *model.stops}:
         number = tokenizer.convert_tokens_to_ids(end)
-        body = {"model": "policy", "messages": MESSAGES, "max_tokens": 5, "logit_bias": {str(number): 100}}
+        body = {"model": "model", "messages": MESSAGES, "max_tokens": 5, "logit_bias": {str(number): 100}}
         answer = httpx.post(
             f"{served.server.url}/v1/chat/completions", json=body | {"return_token_ids": True}, timeout=300.0
         )
+        assert answer.status_code == 200, answer.text
         [choice] = answer.json()["choices"]
         assert (choice["finish_reason"], choice["token_ids"]) == ("stop", [number]), end
 
