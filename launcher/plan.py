@@ -25,7 +25,7 @@ from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import Ports
 from rookery.prompt import LINES
 from rookery.remote import is_url, shipped
-from rookery.schemes import find_scheme
+from rookery.schemes import WITH_PROCESS_REWARDS, find_scheme
 from rookery.settings import CONFIG_VARIABLE, read_preset
 from rookery.streams import RunStreams
 from rookery.tool_calls import can_call
@@ -238,10 +238,10 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"the trainer's adapters have rank {trainer.lora_rank}, and the server accepts "
             f"{server.max_lora_rank} at most (--set trainer.lora_rank, inference.max_lora_rank)"
         )
-    in_text = {"wins_named", "truth", "influence"}
-    if trainer.process_rewards and not reward.schemes and in_text.isdisjoint(find_scheme(reward.scheme).uses):
+    uses = find_scheme(reward.scheme).uses if not reward.schemes else WITH_PROCESS_REWARDS
+    if trainer.process_rewards and uses.isdisjoint(WITH_PROCESS_REWARDS):
         raise SetupError(
-            "trainer.process_rewards needs a scheme with candidates, truth or influence, "
+            "trainer.process_rewards needs a scheme with candidates, values, truth or influence, "
             f"not {reward.scheme!r}: --set reward.scheme=delta+0.2*candidates"
         )
 

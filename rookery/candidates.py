@@ -1,11 +1,12 @@
-"""Finds the moves that an answer names besides its own, and how it evaluates them.
+"""Finds the moves that an answer names besides its own, and the evaluations that it states of them.
 
 The candidates are the moves in the text before the box (see `notation.named_moves`), or the `M:` field of a
 `P:` line.
 """
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import chess
@@ -14,6 +15,7 @@ from rookery.answers import before_answer
 from rookery.notation import named_moves
 from rookery.rookworld import from_pawns, read_policy_answer
 from rookery.trace import Evaluation
+from rookery.winprob import win_probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,22 @@ _SIDE = re.compile(r"White|Black")
 _CLAUSE = re.compile(r"[\n;]|[.!?](?=\s)")
 
 
-def stated_evaluations(text: str, board: chess.Board) -> dict[str, Evaluation | float]:
+@dataclass(frozen=True, slots=True)
+class StatedEvaluation:
+    """What `text[start:end]` says something is worth to the side to move: an evaluation or a win probability.
+    Of a `P:` line, the place is empty."""
+
+    value: Evaluation | float
+    start: int = 0
+    end: int = 0
+
+    @property
+    def win(self) -> float:
+        """The win probability, in [0, 1]."""
+        return self.value if isinstance(self.value, float) else win_probability(self.value)
+
+
+def stated_evaluations(text: str, board: chess.Board) -> dict[str, StatedEvaluation]:
     """What an answer says a move is worth to the side to move: by UCI, or by "" for the position itself.
 
     An evaluation belongs to the first legal move of its clause, which a line of moves may follow, or, without
@@ -75,28 +92,38 @@ def stated_evaluations(text: str, board: chess.Board) -> dict[str, Evaluation | 
     evaluations are those of its moves.
 
     >>> text = "e2e4 e7e5 g1f3 55%; d4: +0.30. a3 (-20 cp)\\nWhite has a 53% chance. \\\\boxed{e4}"
-    >>> {move: getattr(value, "cp", value) for move, value in stated_evaluations(text, chess.Board()).items()}
-    {'e2e4': 0.55, 'd2d4': 30, 'a2a3': -20, '': 0.53}
+    >>> {move: round(stated.win, 2) for move, stated in stated_evaluations(text, chess.Board()).items()}
+    {'e2e4': 0.55, 'd2d4': 0.53, 'a2a3': 0.48, '': 0.53}
     """
     line = read_policy_answer(text)
     if line is not None:
-        return {m: from_pawns(pawns) for m, pawns in zip(line.moves, line.evals, strict=True)}
+        return {
+            move: StatedEvaluation(from_pawns(pawns))
+            for move, pawns in zip(line.moves, line.evals, strict=True)
+        }
     text = before_answer(text)[:_STATED_CHARS]
     moves = [(named.start, named.uci) for named in named_moves(text, board) if named.move]
-    stated: dict[str, Evaluation | float] = {}
+    stated: dict[str, StatedEvaluation] = {}
     begin = 0
     for match in _STATED.finditer(text):
         breaks = [begin, *(b.end() for b in _CLAUSE.finditer(text, begin, match.start()))]
         clause = text[breaks[-1] : match.end() + 40]
-        named = [uci for start, uci in moves if breaks[-1] <= start < match.start()]
+        first, end = (bisect_left(moves, (place, "")) for place in (breaks[-1], match.start()))
+        named = moves[first][1] if first < end else ""
         sides = set(_SIDE.findall(_CLAUSE.split(clause, maxsplit=1)[0]))
         begin = match.end()
         value = _read_stated(match, board, sides=sides)
         if match["percent"] and not (named or _CHANCE.search(clause)):
             continue
         if value is not None:
-            stated.setdefault(named[0] if named else "", value)
+            stated.setdefault(named, StatedEvaluation(value, *match.span()))
     return stated
+
+
+def best_stated(stated: Mapping[str, StatedEvaluation]) -> Collection[str]:
+    """The moves that are best by the evaluations of moves in `stated`. None if it has fewer than two."""
+    wins = {move: evaluation.win for move, evaluation in stated.items() if move}
+    return [move for move, win in wins.items() if win == max(wins.values())] if len(wins) > 1 else []
 
 
 def _read_stated(match: re.Match[str], board: chess.Board, *, sides: set[str]) -> Evaluation | float | None:

@@ -2,9 +2,10 @@ r"""The schemes, which turn a judged answer into a reward.
 
 A scheme is a weighted sum of terms. At least one term says how good the move is; `mate` adds what win
 probabilities hardly show, `format` and `length` look at the text around the move, `candidates` at the moves
-that the reasoning names, `truth` at what it says about the board, `influence` at what that changes. Only a
-legal move earns terms. Without one, the reward is below that of the worst legal move, by a margin in
-proportion to the scheme's range, so no text makes up for a missing move.
+that the reasoning names, `values` at what it says they are worth, `consistency` at whether the move is the
+best by that, `truth` at what it says about the board, `influence` at what that changes. Only a legal move
+earns terms. Without one, the reward is below that of the worst legal move, by a margin in proportion to the
+scheme's range, so no text makes up for a missing move.
 """
 
 import math
@@ -50,16 +51,29 @@ LENGTH_CHARS = 4000
 
 
 CANDIDATES = 3
-"""The moves that `candidates` expects if no number is given."""
+"""The moves that `candidates` and `values` expect if no number is given."""
 
 MAX_CANDIDATES = 10
 """Each candidate takes a search."""
 
 
 Source = Literal[
-    "regret", "win_worst", "score", "model", "custom", "response", "wins_named", "truth", "influence"
+    "regret",
+    "win_worst",
+    "score",
+    "model",
+    "custom",
+    "response",
+    "wins_named",
+    "stated_errors",
+    "consistency",
+    "truth",
+    "influence",
 ]
 """An attribute of `Evidence`."""
+
+WITH_PROCESS_REWARDS = frozenset[Source]({"wins_named", "stated_errors", "truth", "influence"})
+"""What terms use whose verdicts reward steps of the reasoning by themselves."""
 
 _OF_THE_MOVE = frozenset[Source]({"regret", "win_worst", "model", "custom"})
 _BY_ENGINE = frozenset[Source]({"regret", "win_worst", "score"})
@@ -91,6 +105,18 @@ class Evidence:
     @property
     def wins_named(self) -> Sequence[float]:
         """Those of the different legal moves among the first that the reasoning names."""
+        raise NotImplementedError
+
+    @property
+    def stated_errors(self) -> Sequence[float]:
+        """How far the win probabilities that the text states of these moves are from the engine's: 1 where it
+        states none."""
+        raise NotImplementedError
+
+    @property
+    def consistency(self) -> float:
+        """1/n if the move is one of n that are best by the evaluations that the text states of at least two
+        moves, else 0."""
         raise NotImplementedError
 
     @property
@@ -262,6 +288,19 @@ def _candidates(count: int) -> Term:
     return Term(name, 2, low=0.0, high=1.0, value=value, uses="wins_named", candidates=count)
 
 
+def _values(count: int) -> Term:
+    """The mean of 1 less the error of the stated win probability, over the first `count` moves that are legal
+    and different, or over all legal moves if there are fewer. A move without one earns 0.
+
+    Verifiable Process Supervision (arXiv 2605.12519) rewards stated evaluations; this form is our own.
+    """
+
+    def value(evidence: Evidence) -> float:
+        return math.fsum(1.0 - error for error in evidence.stated_errors) / min(count, evidence.legal_moves)
+
+    return Term(f"values({count})", 1, low=0.0, high=1.0, value=value, uses="stated_errors", candidates=count)
+
+
 TERMS: Mapping[str, Term] = MappingProxyType(
     {
         term.name: term
@@ -274,12 +313,13 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             Term("model", 1, low=0.0, high=1.0, value=attrgetter("model"), uses="model"),
             Term("mate", 1, low=0.0, high=1.0, value=_mate, uses="score"),
             Term("format", 1, low=0.0, high=1.0, value=_format, uses="response"),
+            Term("consistency", 1, low=0.0, high=1.0, value=attrgetter("consistency"), uses="consistency"),
             Term("truth", 1, low=-1.0, high=1.0, value=attrgetter("truth"), uses="truth"),
             Term("influence", 1, low=-1.0, high=1.0, value=attrgetter("influence"), uses="influence"),
         )
     }
 )
-"""The terms by name, except `length` and `candidates`, which take a number."""
+"""The terms by name, except `length`, `candidates` and `values`, which take a number."""
 
 _TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z][a-z0-9_]*)(?:\((\d{1,7})(?:-(\d{1,7}))?\))?")
 
@@ -315,15 +355,16 @@ def _read_term(part: str, text: str, custom: tuple[Term, ...]) -> tuple[float, T
     allowed, most = int(number or LENGTH_CHARS), int(end) if end else None
     if name == "length" and (allowed > 0 if most is None else allowed < most):
         return weight, _length(allowed, most)
-    if name == "candidates" and end is None and 1 <= (count := int(number or CANDIDATES)) <= MAX_CANDIDATES:
-        return weight, _candidates(count)
+    of_moves = {"candidates": _candidates, "values": _values}
+    if name in of_moves and end is None and 1 <= (count := int(number or CANDIDATES)) <= MAX_CANDIDATES:
+        return weight, of_moves[name](count)
     if name == "graded":
         raise InvalidInput(f"scheme {text!r}: graded judges tasks P and A, not moves")
     terms = {**TERMS, **{term.name: term for term in custom}}
     if name not in terms or number is not None:
         raise InvalidInput(
             f"no scheme {part!r}: choose from {', '.join(terms)}, length, length(N), "
-            f"length(N-M) with N below M, candidates, "
-            f"candidates(N) for N up to {MAX_CANDIDATES}"
+            f"length(N-M) with N below M, candidates, values, "
+            f"candidates(N) and values(N) for N up to {MAX_CANDIDATES}"
         )
     return weight, terms[name]

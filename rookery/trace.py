@@ -291,7 +291,9 @@ class Verdict:
     is legal."""
     process_rewards: tuple[ProcessReward, ...] = ()
     """Those of the moves named before the answer; `reward` does not contain them. Empty unless the scheme has
-    `candidates` and the answer is legal."""
+    `candidates` or `values` and the answer is legal."""
+    value_rewards: tuple[ProcessReward, ...] = ()
+    """Those of the win probabilities that the text states of these moves, if the scheme has `values`."""
 
 
 @dataclass(frozen=True, slots=True)

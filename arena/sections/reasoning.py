@@ -4,7 +4,7 @@ It sends no requests: it reads the answers to the positions, with and without re
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,9 +16,8 @@ from arena.stats import Ratio
 from arena.tables import METRICS, Section, Table, compared
 from commentary import TextReading
 from rookery.answers import reasoning_of
-from rookery.candidates import distinct, stated_evaluations
+from rookery.candidates import best_stated, distinct, stated_evaluations
 from rookery.rookworld import read_policy_answer
-from rookery.winprob import win_probability
 
 _NOTE = (
     "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
@@ -105,27 +104,22 @@ def reasoning_section(
 @dataclass(frozen=True, slots=True)
 class _Stated:
     """The win probabilities that an answer states and those of the engine, by move or "" for the position.
-    `best` are the moves that it calls the best, and `move` is the one in the box."""
+    `best` are the best moves by at least two values, and `move` is the one in the box."""
 
     pairs: Mapping[str, tuple[float, float | None]]
-    best: frozenset[str]
+    best: Collection[str]
     move: str
 
 
 def _stated_wins(answers: Answers) -> _Stated | None:
     """What the greedy answer states; None if it has no legal move or no evaluation."""
     answer, verdict = answers.greedy, answers.greedy.verdict
-    values = stated_evaluations(answer.text, chess.Board(answers.fen)) if legal(answer) else {}
-    if not values or verdict.move is None:
+    stated = stated_evaluations(answer.text, chess.Board(answers.fen)) if legal(answer) else {}
+    if not stated or verdict.move is None:
         return None
-    wins = {move: v if isinstance(v, float) else win_probability(v) for move, v in values.items()}
     true_wins = {**answer.wins, "": verdict.win_before}
-    most = max((win for move, win in wins.items() if move), default=0.0)
-    return _Stated(
-        {move: (win, true_wins.get(move)) for move, win in wins.items()},
-        frozenset(move for move, win in wins.items() if move and win == most),
-        verdict.move.uci,
-    )
+    pairs = {move: (evaluation.win, true_wins.get(move)) for move, evaluation in stated.items()}
+    return _Stated(pairs, best_stated(stated), verdict.move.uci)
 
 
 def _sums(value: Callable[[_Stated | None], list[float]], side: Sequence[_Stated | None]) -> Ratio:
@@ -138,9 +132,7 @@ _STATED_METRICS: Mapping[str, Callable[[_Stated | None], list[float]]] = {
     "stated_error": lambda stated: [
         abs(value - true) for value, true in (stated.pairs.values() if stated else ()) if true is not None
     ],
-    "consistent": lambda stated: (
-        [float(stated.move in stated.best)] if stated and len(stated.pairs.keys() - {""}) > 1 else []
-    ),
+    "consistent": lambda stated: [float(stated.move in stated.best)] if stated and stated.best else [],
 }
 """Each metric with the values of an answer that it is the mean of."""
 

@@ -164,8 +164,9 @@ class ObjectiveSettings(
     sigma_floor: NonNegativeFloat = 0.0
     """Divide by at least this, so that noise is not amplified. 0.05 fits rewards of 1,000 nodes."""
     process_rewards: bool = False
-    """Tokens of a move that the reasoning names learn from that move's own reward, not from the answer's, and
-    those of a sentence from its truth. The reward's scheme must have candidates or truth."""
+    """Tokens of a move that the reasoning names learn from that move's own reward, not from the answer's,
+    those of a value that it states from the value's error, and those of a sentence from its truth or
+    influence. The reward's scheme must have candidates, values, truth or influence."""
     loss_weights: LossWeights = "token"
     """Weights of the loss: equal per token, equal per sequence, or the sum divided by a constant."""
     loss_constant: NonNegativeInt = 0

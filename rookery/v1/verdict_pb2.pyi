@@ -95,7 +95,7 @@ class ProcessReward(_message.Message):
     def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., reward: _Optional[float] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("reward", "outcome", "move", "best", "win_before", "win_after", "regret", "eval_before", "eval_after", "components", "engine", "reward_version", "sentences", "process_rewards")
+    __slots__ = ("reward", "outcome", "move", "best", "win_before", "win_after", "regret", "eval_before", "eval_after", "components", "engine", "reward_version", "sentences", "process_rewards", "value_rewards")
     class ComponentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +117,7 @@ class Verdict(_message.Message):
     REWARD_VERSION_FIELD_NUMBER: _ClassVar[int]
     SENTENCES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_REWARDS_FIELD_NUMBER: _ClassVar[int]
+    VALUE_REWARDS_FIELD_NUMBER: _ClassVar[int]
     reward: float
     outcome: Outcome
     move: Move
@@ -131,4 +132,5 @@ class Verdict(_message.Message):
     reward_version: str
     sentences: _containers.RepeatedCompositeFieldContainer[Sentence]
     process_rewards: _containers.RepeatedCompositeFieldContainer[ProcessReward]
-    def __init__(self, reward: _Optional[float] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., best: _Optional[_Union[Move, _Mapping]] = ..., win_before: _Optional[float] = ..., win_after: _Optional[float] = ..., regret: _Optional[float] = ..., eval_before: _Optional[_Union[Evaluation, _Mapping]] = ..., eval_after: _Optional[_Union[Evaluation, _Mapping]] = ..., components: _Optional[_Mapping[str, float]] = ..., engine: _Optional[_Union[Engine, _Mapping]] = ..., reward_version: _Optional[str] = ..., sentences: _Optional[_Iterable[_Union[Sentence, _Mapping]]] = ..., process_rewards: _Optional[_Iterable[_Union[ProcessReward, _Mapping]]] = ...) -> None: ...
+    value_rewards: _containers.RepeatedCompositeFieldContainer[ProcessReward]
+    def __init__(self, reward: _Optional[float] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., best: _Optional[_Union[Move, _Mapping]] = ..., win_before: _Optional[float] = ..., win_after: _Optional[float] = ..., regret: _Optional[float] = ..., eval_before: _Optional[_Union[Evaluation, _Mapping]] = ..., eval_after: _Optional[_Union[Evaluation, _Mapping]] = ..., components: _Optional[_Mapping[str, float]] = ..., engine: _Optional[_Union[Engine, _Mapping]] = ..., reward_version: _Optional[str] = ..., sentences: _Optional[_Iterable[_Union[Sentence, _Mapping]]] = ..., process_rewards: _Optional[_Iterable[_Union[ProcessReward, _Mapping]]] = ..., value_rewards: _Optional[_Iterable[_Union[ProcessReward, _Mapping]]] = ...) -> None: ...

@@ -20,6 +20,7 @@ import chess
 from commentary import TextReading
 from rookery import notation
 from rookery.answers import before_answer, extract, first_line
+from rookery.candidates import StatedEvaluation, best_stated, stated_evaluations
 from rookery.engines import RequestQueue
 from rookery.errors import InvalidInput, PeerFault, RookeryError, free_frames
 from rookery.notation import NamedMove, named_moves, read_move
@@ -41,6 +42,7 @@ class MoveAnswer:
     """An answer with a legal move.
 
     `named` are the moves that the scheme looks at in the reasoning, `candidates` the different legal ones.
+    `stated` are the evaluations in the text by move (UCI), if the scheme needs them.
     `reading` is what the reasoning says about the board, if the scheme needs it, and `influences` what its
     sentences earn for their effects.
     """
@@ -52,6 +54,7 @@ class MoveAnswer:
     reward_version: str
     named: tuple[NamedMove, ...]
     candidates: tuple[chess.Move, ...]
+    stated: Mapping[str, StatedEvaluation]
     reading: TextReading
     influences: Influences
 
@@ -90,6 +93,20 @@ class MoveEvidence(EngineEvidence):
     @property
     def wins_named(self) -> Sequence[float]:
         return [self._values[move].win for move in self._answer.candidates]
+
+    @property
+    def stated_errors(self) -> Sequence[float]:
+        return [
+            abs(stated.win - self._values[move].win)
+            if (stated := self._answer.stated.get(move.uci()))
+            else 1.0
+            for move in self._answer.candidates
+        ]
+
+    @property
+    def consistency(self) -> float:
+        best = best_stated(self._answer.stated)
+        return 1 / len(best) if self._answer.move.uci() in best else 0.0
 
     @property
     def legal_moves(self) -> int:
@@ -157,6 +174,9 @@ class MoveTask:
             reasoning = before_answer(item.response)[:REASONING_CHARS]
             named = tuple(islice(named_moves(reasoning, position.board), scheme.candidates))
         candidates = dict.fromkeys(candidate.move for candidate in named if candidate.move is not None)
+        stated: Mapping[str, StatedEvaluation] = {}
+        if not scheme.uses.isdisjoint({"stated_errors", "consistency"}):
+            stated = stated_evaluations(item.response, position.board)
         claims, influences = TextReading(()), Influences()
         if not scheme.uses.isdisjoint(_OF_TEXT):  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())
@@ -170,6 +190,7 @@ class MoveTask:
             reward_version=version,
             named=named,
             candidates=tuple(candidates),
+            stated=stated,
             reading=claims,
             influences=influences,
         )
@@ -222,6 +243,7 @@ class MoveTask:
                 if answer.reading.sentences
                 else (),
                 process_rewards=_process_rewards(answer, values) if answer.named else (),
+                value_rewards=_value_rewards(answer, values) if "stated_errors" in answer.scheme.uses else (),
                 **self._searches.compare(values, answer.move, moves),
             )
         except RookeryError as error:
@@ -232,7 +254,7 @@ class MoveTask:
 _OF_TEXT = frozenset[Source]({"truth", "influence"})
 """The reader is asked."""
 
-_MANY_SEARCHES = frozenset[Source]({"win_worst", "wins_named"})
+_MANY_SEARCHES = frozenset[Source]({"win_worst", "wins_named", "stated_errors"})
 
 
 def _looked_at(position: JudgedPosition, answers: Sequence[MoveAnswer]) -> list[chess.Move]:
@@ -282,3 +304,12 @@ def _process_rewards(answer: MoveAnswer, values: Values) -> tuple[ProcessReward,
             reward = sum(scheme.components(EngineEvidence(values, named.move)).values())
         rewards.append(ProcessReward(named.start, named.end, reward))
     return tuple(rewards)
+
+
+def _value_rewards(answer: MoveAnswer, values: Values) -> tuple[ProcessReward, ...]:
+    """1 less the error of each stated win probability of the candidates, in their order."""
+    return tuple(
+        ProcessReward(stated.start, stated.end, 1.0 - abs(stated.win - values[move].win))
+        for move in answer.candidates
+        if (stated := answer.stated.get(move.uci()))
+    )

@@ -315,7 +315,8 @@ def _check_numbers(turn: Turn, *, place: str, group: str) -> None:
     rewards = [turn.reward]
     if turn.verdict:
         claims = (claim for sentence in turn.verdict.sentences for claim in sentence.claims)
-        rewards += [step.reward for step in turn.verdict.process_rewards]
+        steps = (*turn.verdict.process_rewards, *turn.verdict.value_rewards)
+        rewards += [step.reward for step in steps]
         rewards += [claim.weight or 0.0 for claim in claims]
     if wrong := [reward for reward in rewards if not abs(reward) <= _LARGEST]:  # NaN compares false
         raise ArithmeticError(f"group {group}: reward of {place} is {wrong[0]!r}")

@@ -2,16 +2,17 @@
 
 The k-th named moves of a group's answers are compared with each other, as GRPO compares whole answers,
 whatever the baseline of the answers is. They are divided by their standard deviation if the answers are. So
-are the k-th sentences. A sentence's reward is the mean of its claims': a false one has -1, a true one weight
-/ n, where the weight is that of the term `truth`, 0 for what is given, and n sentences of the group truly
-claim something of its kind (fitness sharing, Goldberg and Richardson 1987). Otherwise the policy would soon
-say only what is easy to say truly. Of an answer whose sentences' influence is known, a sentence's reward is
-what it earns for that instead: if above 0, shared with the most frequent of its claims.
+are the k-th win probabilities that texts state of moves, and the k-th sentences. A sentence's reward is the
+mean of its claims': a false one has -1, a true one weight / n, where the weight is that of the term `truth`,
+0 for what is given, and n sentences of the group truly claim something of its kind (fitness sharing, Goldberg
+and Richardson 1987). Otherwise the policy would soon say only what is easy to say truly. Of an answer whose
+sentences' influence is known, a sentence's reward is what it earns for that instead: if above 0, shared with
+the most frequent of its claims.
 
-The tokens of a move get its advantage, other tokens of a sentence that of the sentence, and all others that
-of the answer. This is the process supervision of DeepSeekMath (arXiv 2402.03300, section 4.1.3), which also
-adds the advantages of later steps, since they continue an argument. Candidate moves do not: what is left for
-the next one is worse if the first was good.
+The tokens of a move or a value get its advantage, other tokens of a sentence that of the sentence, and all
+others that of the answer. This is the process supervision of DeepSeekMath (arXiv 2402.03300, section 4.1.3),
+which also adds the advantages of later steps, since they continue an argument. Candidate moves do not: what
+is left for the next one is worse if the first was good.
 """
 
 import logging
@@ -82,8 +83,8 @@ def token_advantages(
 @cache
 def _warn_once() -> None:
     logger.warning(
-        "--process-rewards: no token of this batch has one. The reward's scheme must have candidates or "
-        "truth, and the tokenizer must make the completion's text"
+        "--process-rewards: no token of this batch has one. The reward's scheme must have candidates, values "
+        "or truth, and the tokenizer must make the completion's text"
     )
 
 
@@ -98,16 +99,14 @@ def _token_advantages_of_peers(
         for sentence in verdict.sentences
         for concept in {claim.concept for claim in sentence.claims if claim.true}
     )
-    # Moves come last: a candidate that is part of a sentence keeps its own advantage.
+    # Moves and values come last: those that are part of a sentence keep their own advantage.
     answers = {
         id: _ScoredAnswer(steps, spans, [advantage] * len(spans))
         for id, completion, verdict, advantage in judged
-        if any(
-            map(any, steps := (_sentence_rewards(completion, verdict, true_claims), verdict.process_rewards))
-        )
+        if any(map(any, steps := _steps(completion, verdict, true_claims)))
         and (spans := token_spans(tokenizer, completion))
     }
-    for kind in range(2):
+    for kind in range(3):
         for place in range(max((len(answer.steps[kind]) for answer in answers.values()), default=0)):
             _set_step_advantages(list(answers.values()), kind, place, settings=settings)
     return {id: tuple(answer.advantages) for id, answer in answers.items()}
@@ -142,6 +141,14 @@ def _set_step_advantages(
         for token, (start, end) in enumerate(answer.spans):
             if start < step.end and step.start < end:
                 answer.advantages[token] = value
+
+
+def _steps(
+    completion: Completion, verdict: Verdict, true_claims: Mapping[str, int]
+) -> tuple[Sequence[ProcessReward | None], ...]:
+    """The rewards of the sentences, the moves and the values."""
+    sentences = _sentence_rewards(completion, verdict, true_claims)
+    return sentences, verdict.process_rewards, verdict.value_rewards
 
 
 def _sentence_rewards(

@@ -34,6 +34,7 @@ async def test_a_legal_move(http: httpx.AsyncClient) -> None:
         "components": {"delta": 0.0},
         "sentences": [],
         "process_rewards": [],
+        "value_rewards": [],
     }
 
 

@@ -41,7 +41,7 @@ def curl(service):
 
 
 def test_every_curl_is_found() -> None:
-    assert len(CURLS) == TEXT.count("curl -s") == 10
+    assert len(CURLS) == TEXT.count("curl -s") == 11
 
 
 def test_score(curl) -> None:
@@ -55,36 +55,43 @@ def test_score(curl) -> None:
     assert -1.0 < verdict["reward"] < -0.1
 
 
+def test_values(curl) -> None:
+    verdict, shown = json.loads(curl(CURLS[1])), json.loads(JSON[1])
+    assert verdict["components"] == pytest.approx(shown["components"], abs=5e-4)
+    for step, expected in zip(verdict["value_rewards"], shown["value_rewards"], strict=True):
+        assert step == pytest.approx(expected, abs=5e-4)
+
+
 def test_truth(curl) -> None:
-    verdict = json.loads(curl(CURLS[1]))
-    shown = json.loads(JSON[1])
+    verdict = json.loads(curl(CURLS[2]))
+    shown = json.loads(JSON[2])
     assert verdict["sentences"] == shown["sentences"]
     assert verdict["components"] == pytest.approx(shown["components"], abs=5e-4)
     assert verdict["reward"] == sum(verdict["components"].values())
 
 
-@pytest.mark.parametrize("number", [2, 3, 4])
+@pytest.mark.parametrize("number", [3, 4, 5])
 def test_rookworlds_tasks(curl, number: int) -> None:
     verdict = json.loads(curl(CURLS[number]))
     shown = json.loads(JSON[number])
     assert verdict.keys() == VERDICT_FIELDS
     assert verdict["components"].keys() == shown["components"].keys()
     assert verdict["outcome"] == shown["outcome"]
-    if number > 2:
+    if number > 3:
         assert {field: verdict[field] for field in shown} == shown
     else:
         assert 0.4 <= verdict["reward"] < 0.8
 
 
 def test_batch(curl) -> None:
-    verdicts = json.loads(curl(CURLS[5]))["verdicts"]
-    for verdict, shown in zip(verdicts, json.loads(JSON[5])["verdicts"], strict=True):
+    verdicts = json.loads(curl(CURLS[6]))["verdicts"]
+    for verdict, shown in zip(verdicts, json.loads(JSON[6])["verdicts"], strict=True):
         for field, value in shown.items():
             assert verdict[field] == value or str(verdict[field]).startswith(value.rstrip("."))
 
 
 def test_episodes(curl) -> None:
-    state, shown = json.loads(curl(CURLS[6])), json.loads(JSON[6])
+    state, shown = json.loads(curl(CURLS[7])), json.loads(JSON[7])
     [turn], [shown_turn] = state.pop("episode")["turns"], shown.pop("episode")["turns"]
     assert turn.items() >= shown_turn.items()
     assert {field: state[field] for field in shown} == shown
@@ -102,9 +109,9 @@ def section(route: str) -> str:
 
 
 def test_probes(curl) -> None:
-    assert json.loads(curl(CURLS[7])) == {"status": "alive"}
-    assert json.loads(curl(CURLS[8])) == {"status": "ready"}
-    assert "rookery_reward_seconds_bucket" in curl(CURLS[9])
+    assert json.loads(curl(CURLS[8])) == {"status": "alive"}
+    assert json.loads(curl(CURLS[9])) == {"status": "ready"}
+    assert "rookery_reward_seconds_bucket" in curl(CURLS[10])
 
 
 async def test_the_grpc_example(service) -> None:
@@ -193,4 +200,5 @@ def test_the_limits() -> None:
     assert schemes == {term.name: f"{term.low:g} to {term.high:g}" for term in TERMS.values()} | {
         "length": "-1 to 0",
         "candidates": "0 to 1",
+        "values": "0 to 1",
     }

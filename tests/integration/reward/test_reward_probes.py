@@ -6,6 +6,7 @@ legal move. Run with `-s` to see the table.
 """
 
 import io
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -351,6 +352,71 @@ def test_each_candidate_is_rewarded_as_if_it_were_the_answer(scorer: LocalScorer
             == verdict.process_rewards
         )
     assert not scorer.score(ScoreItem(fen, text, scheme="delta")).process_rewards
+
+
+def test_stated_values_are_rewarded_by_the_engine_s_and_each_by_itself(scorer: LocalScorer) -> None:
+    fen, scheme = "6k1/5ppp/8/8/8/8/r4PPP/1R4K1 w - - 0 30", "delta+0.3*values+0.1*consistency"
+    win = scorer.score(ScoreItem(fen, boxed("h2h3"))).win_after
+    text = (
+        r"<think>Rb8# 100%, h3 20%, b1a1 30% and h3 90%, h2h5 40%. I have a 70% chance.</think> \boxed{Rb8}"
+    )
+    verdict = scorer.score(ScoreItem(fen, text, scheme=scheme))
+    rewards = {text[step.start : step.end]: step.reward for step in verdict.value_rewards}
+    lost = scorer.score(ScoreItem(fen, boxed("b1a1"))).win_after
+    assert win is not None
+    assert lost is not None
+    assert rewards == pytest.approx({"100%": 1.0, "20%": 1 - abs(0.2 - win), "30%": 1 - abs(0.3 - lost)})
+    assert [text[step.start : step.end] for step in verdict.process_rewards] == ["Rb8#", "h3", "b1a1 30%"]
+    assert verdict.components == pytest.approx(
+        {"delta": 0.0, "values(3)": 0.3 * fmean(rewards.values()), "consistency": 0.1}
+    )
+    other = scorer.score(ScoreItem(fen, text.replace(r"\boxed{Rb8}", r"\boxed{h3}"), scheme=scheme))
+    assert other.components["consistency"] == 0.0
+    tied = scorer.score(ScoreItem(fen, text.replace("20%", "100%"), scheme=scheme))
+    assert tied.components["consistency"] == 0.05
+    assert not scorer.score(ScoreItem(fen, text, scheme="delta+candidates")).value_rewards
+
+
+def material_share(board: chess.Board) -> float:
+    pawns = sum(
+        worth * (len(board.pieces(piece, board.turn)) - len(board.pieces(piece, not board.turn)))
+        for piece, worth in enumerate((1, 3, 3, 5, 9), start=1)
+    )
+    return 1 / (1 + math.exp(-0.4 * pawns))
+
+
+VALUES: dict[str, tuple[Callable[[chess.Board], float], float]] = {
+    "0%": (lambda board: 0.0, 0.65),
+    "50%": (lambda board: 0.5, 0.83),
+    "100%": (lambda board: 1.0, 0.37),
+    "by the material": (material_share, 0.82),
+}
+"""What stating the same of three moves earns at most in the mean."""
+
+
+@pytest.mark.parametrize("probe", VALUES)
+def test_values_without_looking_at_the_move_earn_at_most(
+    probe: str, scorer: LocalScorer, boards: tuple[chess.Board, ...]
+) -> None:
+    value, most = VALUES[probe]
+
+    def stated(board: chess.Board) -> str:
+        return ", ".join(f"{m.uci()} {round(100 * value(board))}%" for m in islice(board.legal_moves, 3))
+
+    verdicts = scorer.score_batch(
+        [
+            ScoreItem(
+                board.fen(),
+                f"<think>{stated(board)}</think> {boxed(first_uci(board))}",
+                scheme="delta+values+consistency",
+            )
+            for board in boards
+        ]
+    )
+    earned = [verdict.components["values(3)"] for verdict in verdicts]
+    print(f"\n{probe:28}  max {max(earned):.2f}  mean {fmean(earned):.3f}", end="")
+    assert fmean(earned) <= most
+    assert fmean(verdict.components["consistency"] for verdict in verdicts) < 0.4
 
 
 def empty_square(board: chess.Board) -> str:

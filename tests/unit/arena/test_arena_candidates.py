@@ -1,12 +1,13 @@
 """Candidates in texts, and Kendall's tau against values worked out by hand."""
 
 import itertools
+import time
 
 import chess
 import pytest
 
 from arena.measures import argsort_tau, kendall_tau
-from rookery.candidates import candidates_of, stated_evaluations
+from rookery.candidates import best_stated, candidates_of, stated_evaluations
 from rookery.trace import Evaluation
 
 
@@ -71,7 +72,8 @@ def test_tau_of_argsorts_is_that_of_the_sorting_permutations() -> None:
 )
 def test_evaluations_that_a_text_states(text: str, stated: dict[str, float | str]) -> None:
     board = chess.Board("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
-    found = stated_evaluations(f"<think>{text}</think>\\boxed{{e5}}", board)
+    answer = f"<think>{text}</think>\\boxed{{e5}}"
+    found = stated_evaluations(answer, board)
     expected = {
         move: value
         if isinstance(value, float)
@@ -80,12 +82,33 @@ def test_evaluations_that_a_text_states(text: str, stated: dict[str, float | str
         else Evaluation(mate=int(value[1:]))
         for move, value in stated.items()
     }
-    assert found == expected
+    assert {move: each.value for move, each in found.items()} == expected
+    assert all(any(map(str.isdigit, answer[each.start : each.end])) for each in found.values())
+
+
+def test_a_long_text_of_moves_and_values_takes_time_in_proportion() -> None:
+    def seconds(size: int) -> float:
+        text = "e4 d4 Nf3 1%1% " * size + "\\boxed{e4}"
+        begin = time.process_time()
+        stated_evaluations(text, chess.Board())
+        return time.process_time() - begin
+
+    assert seconds(600) < 30 * max(seconds(60), 1e-3)
+
+
+def test_the_best_by_what_is_stated() -> None:
+    def best(text: str) -> list[str]:
+        return sorted(best_stated(stated_evaluations(f"{text} \\boxed{{a3}}", chess.Board())))
+
+    assert best("e4 50%, d4 40%") == ["e2e4"]
+    assert best("e4 +0.00, d4 50%, a3 40%, I have a chance of 90%.") == ["d2d4", "e2e4"]
+    assert best("e4 50%. White has a chance of 40%.") == [], "one move has nothing to be better than"
 
 
 def test_a_line_states_its_evaluations() -> None:
     board = chess.Board()
-    assert stated_evaluations("M: e2e4 d2d4 E: -0.1 0.3 B: d2d4", board) == {
+    stated = stated_evaluations("M: e2e4 d2d4 E: -0.1 0.3 B: d2d4", board)
+    assert {move: each.value for move, each in stated.items()} == {
         "e2e4": Evaluation(cp=-10),
         "d2d4": Evaluation(cp=30),
     }

@@ -119,7 +119,7 @@ def test_lines_have_the_best_reply_and_a_value_and_the_best_of_them_is_chosen() 
         lines = " ".join(texts[move] for move in drawn)
         assert example.answer == f"<think>{len(drawn)} {lines}</think>\\boxed{{{best}}}"
         stated = stated_evaluations(example.answer, chess.Board(FEN))
-        assert [stated[move] for move in drawn] == [int(texts[m].split()[-1][:-1]) / 100 for m in drawn]
+        assert [stated[move].value for move in drawn] == [int(texts[m].split()[-1][:-1]) / 100 for m in drawn]
         for part in example.alternatives:
             assert example.answer[part.start : part.end] in part.texts
     assert {len(candidates_of(example.answer, chess.Board(FEN))) for example in made} == {0, 1, 3}

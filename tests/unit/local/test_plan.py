@@ -512,7 +512,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         ),
         (
             ["--set", "trainer.process_rewards=true"],
-            "needs a scheme with candidates, truth or influence, not 'delta'",
+            "needs a scheme with candidates, values, truth or influence, not 'delta'",
         ),
     ],
 )

@@ -25,7 +25,8 @@ BY_ENGINE = [name for name in JUDGES if TERMS[name].uses != "model"]
 moves = st.sampled_from(JUDGES)
 weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
 sums = st.builds(
-    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth+{}mate".format, *(weights, moves, *[weights] * 5)
+    "{}{}+{}format+{}length(100)+{}candidates(2)+{}values(2)+{}consistency+{}truth+{}mate".format,
+    *(weights, moves, *[weights] * 7),
 )
 SAID = ("White is to move.", "Material is level.", "White has a passed pawn on e2.", "Black is in check.")
 texts = st.sampled_from(["", TIDY, *SAID, " ".join(SAID), "x" * 50, "x" * 150, "x" * 5000])
@@ -44,6 +45,8 @@ class Known(Evidence):
     win_worst: float = 0.0
     score: Evaluation = EVEN
     wins_named: Sequence[float] = ()
+    stated_errors: Sequence[float] = ()
+    consistency: float = 0.0
     legal_moves: int = 20
     truth: float = 0.0
     influence: float = 0.0
@@ -59,6 +62,8 @@ def evidence(best: float, played: float, response: str = "", worst: float = 0.0)
         worst,
         model=played,
         wins_named=(worst, played),
+        stated_errors=(1 - worst, played),
+        consistency=1.0,
         truth=truth_of(read(chess.STARTING_FEN, response)),
         score=Evaluation(mate=1) if played == 1 else EVEN,
     )
@@ -183,6 +188,22 @@ def test_candidates_are_the_share_that_is_legal_and_different_times_the_best(
     assert term.value(known) == pytest.approx(value)
 
 
+@pytest.mark.parametrize(
+    ("stated_errors", "legal_moves", "value"),
+    [
+        ((0.1, 0.0, 0.4), 20, (0.9 + 1.0 + 0.6) / 3),
+        ((0.1, 1.0), 20, 0.3),  # the second has no value, the third no move
+        ((0.1, 0.3), 2, 0.8),  # there are no other moves
+        ((), 20, 0.0),
+    ],
+)
+def test_values_are_worth_more_the_nearer_they_are(
+    stated_errors: tuple[float, ...], legal_moves: int, value: float
+) -> None:
+    known = Known(stated_errors=stated_errors, legal_moves=legal_moves)
+    assert find_scheme("delta+values").components(known)["values(3)"] == pytest.approx(value)
+
+
 def test_a_scheme_names_its_versions() -> None:
     assert find_scheme("delta+0.2*candidates").id == "1*delta-1+0.2*candidates(3)-2"
     assert find_scheme("delta+candidates(5)").candidates == 5
@@ -211,8 +232,10 @@ def test_a_scheme_names_its_versions() -> None:
         ("delta+candidates(1-2)", "choose from"),
         ("delta(3)", "choose from"),
         ("candidates", "has no term that judges the move"),
-        ("delta+candidates(0)", "candidates(N) for N up to 10"),
-        ("delta+candidates(11)", "candidates(N) for N up to 10"),
+        ("delta+candidates(0)", "values(N) for N up to 10"),
+        ("delta+candidates(11)", "values(N) for N up to 10"),
+        ("delta+values(0)", "values(N) for N up to 10"),
+        ("values+consistency", "has no term that judges the move"),
         ("delta+candidates+candidates(2)", "names a term twice"),
         ("delta+" * 1000 + "best", "a scheme cannot have 6004 characters"),
     ],

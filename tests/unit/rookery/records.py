@@ -79,6 +79,7 @@ verdicts = st.builds(
     engine=st.none() | st.builds(EngineStamp, id=texts, nodes=st.integers(0, 2**64 - 1)),
     sentences=st.lists(sentences, max_size=2).map(tuple),
     process_rewards=st.lists(process_rewards, max_size=2).map(tuple),
+    value_rewards=st.lists(process_rewards, max_size=2).map(tuple),
 )
 # The wire carries log-probabilities as 32-bit floats, as the server computed them.
 completions = st.builds(
@@ -248,6 +249,18 @@ EPISODES = replace(
             ),
         ),
         Trace("g1-1", (replace(_ANSWERED, verdict=None, observation="Legal moves: e4"), _ASKED)),
+    ),
+)
+"""A group with turns, as it was before verdicts had value rewards."""
+
+VALUES_GROUP = replace(
+    EPISODES,
+    traces=(
+        changed(
+            EPISODES.traces[0],
+            verdict=replace(EPISODES.traces[0].verdict, value_rewards=(ProcessReward(8, 11, 0.75),)),
+        ),
+        EPISODES.traces[1],
     ),
 )
 """A group with turns, in which every field of the wire is set at least once."""

@@ -27,6 +27,7 @@ from tests.unit.rookery.records import (
     GROUP,
     POSITION,
     TRUTH_GROUP,
+    VALUES_GROUP,
     groups,
     positions,
     verdicts,
@@ -110,6 +111,7 @@ TURNS_GROUP = replace(
         ("trace_group_turns", encode_group(TURNS_GROUP), 2),
         ("trace_group_roles", encode_group(ROLES_GROUP), 2),
         ("trace_group_tools", encode_group(EPISODES), 2),
+        ("trace_group_values", encode_group(VALUES_GROUP), 2),
     ],
 )
 def test_the_bytes_do_not_change(name: str, data: bytes, version: int) -> None:
@@ -135,7 +137,7 @@ def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None
 
 
 def test_the_golden_group_sets_every_field_of_the_wire() -> None:
-    unset = set(unset_fields(trace_pb2.TraceGroup.FromString(encode_group(EPISODES))))
+    unset = set(unset_fields(trace_pb2.TraceGroup.FromString(encode_group(VALUES_GROUP))))
     assert unset == {"rookery.v1.Trace.completion", "rookery.v1.Trace.verdict"}, "which are of version 1"
 
 

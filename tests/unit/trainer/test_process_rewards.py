@@ -118,6 +118,25 @@ def test_candidates_are_compared_with_those_of_the_same_place() -> None:
     assert third[:4] == pytest.approx([0.5, -0.1, -0.1, 0.5])
 
 
+def test_a_value_s_tokens_have_the_advantage_of_its_error() -> None:
+    text = r"<think>e2e4 -?</think>\boxed{e2e4}"
+
+    def stating(name: str, reward: float, value: float) -> Trace:
+        verdict = Verdict(
+            reward,
+            Outcome.LEGAL,
+            "v",
+            process_rewards=(ProcessReward(7, 11, 0.0),),
+            value_rewards=(ProcessReward(12, 14, value),),
+        )
+        return Trace(name, (Turn(answered(text), verdict),))
+
+    first, second = advantages(group(stating("a", 0.5, 0.9), stating("b", -0.5, 0.6)), normalise=False)
+    # <think> e2 e4 " " - ? and the rest
+    assert first == pytest.approx([0.5, 0.0, 0.0, 0.5, 0.15, 0.15, *[0.5] * 6])
+    assert second == pytest.approx([-0.5, 0.0, 0.0, -0.5, -0.15, -0.15, *[-0.5] * 6])
+
+
 def said(name: str, reward: float, *claims: Sequence[tuple[str, *tuple[bool | float | None, ...]]]) -> Trace:
     """A trace with two sentences, each with the claims given: their concept, whether true, and the weight."""
     text = r"<think>-?.</think>d2d4 -.\boxed{d2d4}"
