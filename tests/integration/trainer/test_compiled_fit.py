@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from rookery.config.finetune import SftSettings
 from services.trainer.finetune import sft
@@ -14,9 +16,16 @@ CHATS = [(f"a{n} b{n}", "c1 d2 e3"[: 2 + 3 * (n % 3)]) for n in range(1, 9)]
 """Of several lengths, so that a step's shapes differ from the last one's."""
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
+_CPP = [pytest.mark.nightly, pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=_CPP)])
 @pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
-def test_compiled_steps_have_the_numbers_of_plain_ones(tmp_path: Path) -> None:
+def test_compiled_steps_have_the_numbers_of_plain_ones(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In `make test` with graphs and gradients of compiled code, without its C++, which takes a minute."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     model = build_tiny(tmp_path / "model", layers=1, hidden_size=32, intermediate_size=32)
     lines = [
         {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]}
