@@ -57,10 +57,10 @@ def distinct(candidates: Sequence[Candidate]) -> dict[str, float]:
 _STATED_CHARS = 10_000
 
 _STATED = re.compile(
-    r"(?<![\w.#])(?:(?P<percent>\d{1,3}(?:\.\d{1,3})?)\s?%"
+    r"(?<![\w.#+-])(?:(?P<percent>\d{1,3}(?:\.\d{1,3})?)\s?%"
     r"|(?P<cp>[+-]?\d{1,4})\s?(?:cp|centipawns?)(?!\w)"
     r"|(?P<pawns>[+-]\d{1,2}\.\d{1,2})(?!\w|\.\d|%)"
-    r"|(?P<mate>[+-]?(?:#|M)-?\d{1,2})(?!\w))"
+    r"|(?P<mate>(?:[+-]?(?:#|M)|(?:#|M)-)[1-9]\d?)(?!\w))"
 )
 _CHANCE = re.compile(r"win|chance|probab|expect|scor|eval", re.IGNORECASE)
 _SIDE = re.compile(r"White|Black")
@@ -102,7 +102,8 @@ def stated_evaluations(text: str, board: chess.Board) -> dict[str, StatedEvaluat
             for move, pawns in zip(line.moves, line.evals, strict=True)
         }
     text = before_answer(text)[:_STATED_CHARS]
-    moves = [(named.start, named.uci) for named in named_moves(text, board) if named.move]
+    # A castling move has several spellings: the legal one is the key.
+    moves = [(named.start, named.move.uci()) for named in named_moves(text, board) if named.move]
     stated: dict[str, StatedEvaluation] = {}
     begin = 0
     for match in _STATED.finditer(text):

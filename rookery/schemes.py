@@ -104,7 +104,8 @@ class Evidence:
 
     @property
     def wins_named(self) -> Sequence[float]:
-        """Those of the different legal moves among the first that the reasoning names."""
+        """Those of the different legal moves among the first that the reasoning names, of which the scheme
+        says how many."""
         raise NotImplementedError
 
     @property
@@ -116,7 +117,7 @@ class Evidence:
     @property
     def consistency(self) -> float:
         """1/n if the move is one of n that are best by the evaluations that the text states of at least two
-        moves, else 0."""
+        moves, else 0. If the scheme looks at the first moves that the reasoning names, only theirs count."""
         raise NotImplementedError
 
     @property
@@ -289,8 +290,8 @@ def _candidates(count: int) -> Term:
 
 
 def _values(count: int) -> Term:
-    """The mean of 1 less the error of the stated win probability, over the first `count` moves that are legal
-    and different, or over all legal moves if there are fewer. A move without one earns 0.
+    """The sum of 1 less the error of the stated win probability, over the different legal moves among the
+    first `count` that the reasoning names, divided by `count`, or by the number of legal moves if lower.
 
     Verifiable Process Supervision (arXiv 2605.12519) rewards stated evaluations; this form is our own.
     """
@@ -329,7 +330,7 @@ def find_scheme(text: str, custom: tuple[Term, ...] = ()) -> Scheme:
     """The scheme of `text`: a term, or a weighted sum such as `delta+0.1*format+0.2*length(2000)`.
 
     `custom` are the terms of users' functions. Raises `InvalidInput` if `text` is not a scheme, names a term
-    twice, or has no term that judges the move.
+    twice, has no term that judges the move, or two that look at different numbers of moves.
     """
     if len(text) > MAX_SCHEME_CHARS:
         raise InvalidInput(f"a scheme cannot have {len(text)} characters: {text[:MAX_SCHEME_CHARS]!r}...")
@@ -338,6 +339,8 @@ def find_scheme(text: str, custom: tuple[Term, ...] = ()) -> Scheme:
     names = [term.name.partition("(")[0] for _, term in scheme.terms]
     if len(set(names)) < len(names):
         raise InvalidInput(f"scheme {text!r} names a term twice")
+    if len({term.candidates for _, term in scheme.terms} - {0}) > 1:
+        raise InvalidInput(f"scheme {text!r}: candidates(N) and values(N) must have the same N")
     if not any(term.judges_move for _, term in scheme.terms):
         raise InvalidInput(
             f"scheme {text!r} has no term that judges the move: add delta, best, accuracy, minmax or model"

@@ -67,7 +67,7 @@ async def load_terms(specs: str) -> tuple[CustomTerm, ...]:
     terms = [await _load(spec) for spec in filter(None, map(str.strip, specs.split(",")))]
     names = [term.name for term in terms]
     for name in names:
-        if name in TERMS or name in ("length", "candidates", "graded") or names.count(name) > 1:
+        if name in TERMS or name in ("length", "candidates", "values", "graded") or names.count(name) > 1:
             raise SetupError(f"--schemes {specs!r}: the name {name!r} is taken, write another_name=...")
     return tuple(terms)
 

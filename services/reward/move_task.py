@@ -42,7 +42,8 @@ class MoveAnswer:
     """An answer with a legal move.
 
     `named` are the moves that the scheme looks at in the reasoning, `candidates` the different legal ones.
-    `stated` are the evaluations in the text by move (UCI), if the scheme needs them.
+    `stated` are the evaluations in the text by move (UCI), if the scheme needs them: of the candidates, if it
+    looks at candidates.
     `reading` is what the reasoning says about the board, if the scheme needs it, and `influences` what its
     sentences earn for their effects.
     """
@@ -176,7 +177,12 @@ class MoveTask:
         candidates = dict.fromkeys(candidate.move for candidate in named if candidate.move is not None)
         stated: Mapping[str, StatedEvaluation] = {}
         if not scheme.uses.isdisjoint({"stated_errors", "consistency"}):
-            stated = stated_evaluations(item.response, position.board)
+            looked_at = {move.uci() for move in candidates} if scheme.candidates else None
+            stated = {
+                move: evaluation
+                for move, evaluation in stated_evaluations(item.response, position.board).items()
+                if looked_at is None or move in looked_at
+            }
         claims, influences = TextReading(()), Influences()
         if not scheme.uses.isdisjoint(_OF_TEXT):  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())

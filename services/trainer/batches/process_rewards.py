@@ -83,8 +83,8 @@ def token_advantages(
 @cache
 def _warn_once() -> None:
     logger.warning(
-        "--process-rewards: no token of this batch has one. The reward's scheme must have candidates, values "
-        "or truth, and the tokenizer must make the completion's text"
+        "--process-rewards: no token of this batch has one. The reward's scheme must have candidates, "
+        "values, truth or influence, and the tokenizer must make the completion's text"
     )
 
 

@@ -64,6 +64,7 @@ def describe(groups: list[TraceGroup], *, turn_rewards: Literal["sum", "mean"] =
     turns = [turn for group in groups for turn in group.turns]
     verdicts = [turn.verdict for turn in turns if turn.verdict]
     steps = [step.reward for verdict in verdicts for step in verdict.process_rewards]
+    values = [step.reward for verdict in verdicts for step in verdict.value_rewards]
     claims = [
         claim.true
         for verdict in verdicts
@@ -87,6 +88,7 @@ def describe(groups: list[TraceGroup], *, turn_rewards: Literal["sum", "mean"] =
         **by_task(groups),
         **components(groups),
         **({"process_reward": statistics.fmean(steps)} if steps else {}),
+        **({"value_reward": statistics.fmean(values)} if values else {}),
         **({"claims_true": statistics.fmean(claims)} if claims else {}),
         **lengths(groups),
         **exploration(groups),

@@ -375,6 +375,12 @@ def test_stated_values_are_rewarded_by_the_engine_s_and_each_by_itself(scorer: L
     tied = scorer.score(ScoreItem(fen, text.replace("20%", "100%"), scheme=scheme))
     assert tied.components["consistency"] == 0.05
     assert not scorer.score(ScoreItem(fen, text, scheme="delta+candidates")).value_rewards
+    later = text.replace("h2h5", "f3").replace("40%", "100%").replace("{Rb8}", "{f3}")
+    assert scorer.score(ScoreItem(fen, later, scheme=scheme)).components["consistency"] == 0.0
+    assert scorer.score(ScoreItem(fen, later, scheme="delta+consistency")).components["consistency"] == 0.5
+    late = later.replace("Rb8# 100%", "Rb8# 90%")
+    assert scorer.score(ScoreItem(fen, late, scheme="delta+consistency")).components["consistency"] == 1.0
+    assert scorer.score(ScoreItem(fen, late, scheme=scheme)).components["consistency"] == 0.0, "not judged"
 
 
 def material_share(board: chess.Board) -> float:
@@ -417,6 +423,21 @@ def test_values_without_looking_at_the_move_earn_at_most(
     print(f"\n{probe:28}  max {max(earned):.2f}  mean {fmean(earned):.3f}", end="")
     assert fmean(earned) <= most
     assert fmean(verdict.components["consistency"] for verdict in verdicts) < 0.4
+
+
+def test_blunders_are_easy_to_evaluate(scorer: LocalScorer, boards: tuple[chess.Board, ...]) -> None:
+    earned = []
+    for board in boards[:10]:
+        moves = [boxed(move.uci()) for move in board.legal_moves]
+        verdicts = scorer.score_batch([ScoreItem(board.fen(), move) for move in moves])
+        worst = sorted(zip(verdicts, board.legal_moves, strict=True), key=lambda pair: pair[0].reward)[:3]
+        text = ", ".join(f"{move.uci()} 5%" for _, move in worst)
+        item = ScoreItem(
+            board.fen(), f"<think>{text}</think>{boxed(first_uci(board))}", scheme="delta+values"
+        )
+        earned.append(scorer.score(item).components["values(3)"])
+    print(f"\nthree worst moves at 5%  mean {fmean(earned):.3f}", end="")
+    assert 0.85 < fmean(earned) < 0.97
 
 
 def empty_square(board: chess.Board) -> str:

@@ -67,6 +67,8 @@ def test_tau_of_argsorts_is_that_of_the_sorting_permutations() -> None:
         ("d5 M-3, c6: #2", {"d7d5": "M3", "c7c6": "M-2"}),
         ("e5 (+0.2.1), a6 150%, b6 (+0.10)", {"b7b6": -10}),  # the first two are no values
         ("e5 +0.20 and again e5 +0.90", {"e7e5": -20}),
+        ("e5 +#-3, d5 -M-2, c5 #0, d6 -5%, e6 40-45%", {}),  # two signs, no mate, a change, a range
+        ("e5 -#3, d5 M-12", {"e7e5": "M3", "d7d5": "M12"}),
         ("\n".join("+9.99 1% #3 M7" for _ in range(20_000)), {"": -999}),
     ],
 )
@@ -103,6 +105,13 @@ def test_the_best_by_what_is_stated() -> None:
     assert best("e4 50%, d4 40%") == ["e2e4"]
     assert best("e4 +0.00, d4 50%, a3 40%, I have a chance of 90%.") == ["d2d4", "e2e4"]
     assert best("e4 50%. White has a chance of 40%.") == [], "one move has nothing to be better than"
+
+
+def test_castling_has_one_key_however_it_is_spelt() -> None:
+    board = chess.Board("4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1")
+    stated = stated_evaluations("e1h1 60%, e1g1 50%, O-O-O 40% \\boxed{O-O}", board)
+    assert {move: each.value for move, each in stated.items()} == {"e1g1": 0.6, "e1c1": 0.4}
+    assert best_stated(stated) == ["e1g1"]
 
 
 def test_a_line_states_its_evaluations() -> None:

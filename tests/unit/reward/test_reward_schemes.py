@@ -234,6 +234,7 @@ def test_a_scheme_names_its_versions() -> None:
         ("candidates", "has no term that judges the move"),
         ("delta+candidates(0)", "values(N) for N up to 10"),
         ("delta+candidates(11)", "values(N) for N up to 10"),
+        ("delta+values(1)+candidates(10)", "must have the same N"),
         ("delta+values(0)", "values(N) for N up to 10"),
         ("values+consistency", "has no term that judges the move"),
         ("delta+candidates+candidates(2)", "names a term twice"),
