@@ -202,7 +202,8 @@ async def reward_client(
 async def _until_ready(child: Child, client: RewardClient, log: Path) -> None:
     deadline = time.monotonic() + _START_S
     while not await client.ready():
-        if child.poll() is not None or time.monotonic() > deadline:
-            lines = " | ".join(last_lines(log, 3))
-            raise SetupError(f"the reward service does not start: {lines}")
+        status = child.poll()
+        if status is not None or time.monotonic() > deadline:
+            what = f"it is not ready after {_START_S:g} s" if status is None else f"it ended with {status}"
+            raise SetupError(": ".join((f"the reward service does not start: {what}", *last_lines(log, 3))))
         await asyncio.sleep(_POLL_S)
