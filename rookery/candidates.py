@@ -124,7 +124,8 @@ def stated_evaluations(text: str, board: chess.Board) -> dict[str, StatedEvaluat
 def best_stated(stated: Mapping[str, StatedEvaluation]) -> Collection[str]:
     """The moves that are best by the evaluations of moves in `stated`. None if it has fewer than two."""
     wins = {move: evaluation.win for move, evaluation in stated.items() if move}
-    return [move for move, win in wins.items() if win == max(wins.values())] if len(wins) > 1 else []
+    highest = max(wins.values(), default=0.0)
+    return [move for move, win in wins.items() if win == highest] if len(wins) > 1 else []
 
 
 def _read_stated(match: re.Match[str], board: chess.Board, *, sides: set[str]) -> Evaluation | float | None:

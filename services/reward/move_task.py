@@ -177,12 +177,10 @@ class MoveTask:
         candidates = dict.fromkeys(candidate.move for candidate in named if candidate.move is not None)
         stated: Mapping[str, StatedEvaluation] = {}
         if not scheme.uses.isdisjoint({"stated_errors", "consistency"}):
-            looked_at = {move.uci() for move in candidates} if scheme.candidates else None
-            stated = {
-                move: evaluation
-                for move, evaluation in stated_evaluations(item.response, position.board).items()
-                if looked_at is None or move in looked_at
-            }
+            stated = stated_evaluations(item.response, position.board)
+            if scheme.candidates:  # a value that nobody judges makes no choice consistent
+                judged = {move.uci() for move in candidates}
+                stated = {move: evaluation for move, evaluation in stated.items() if move in judged}
         claims, influences = TextReading(()), Influences()
         if not scheme.uses.isdisjoint(_OF_TEXT):  # may take a second: not for the event loop
             claims = await asyncio.to_thread(read_reasoning, position.board.fen(), item.response, move.uci())
