@@ -11,13 +11,18 @@ from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from services.inference.server.start import end_with_parent
 
 if TYPE_CHECKING:
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
+    from vllm.v1.engine import EngineCoreOutput
+    from vllm.v1.request import Request
 
+CHUNK_TOKENS = 32
+"""Most tokens of an answer that the engine holds back."""
 
 TOKEN_TEXTS = 65_536
 """Most texts of tokens that a process remembers."""
@@ -36,7 +41,9 @@ def _install() -> None:
     exit_on_signals_while_starting()
     allow_several_greedy_answers()
     decode_tokens_once()
+    send_tokens_in_chunks()
     install_cpu_lora()
+    install_cpu_norms()
     fork_cpu_engine()
 
 
@@ -120,28 +127,122 @@ def decode_tokens_once() -> None:
     logprobs.convert_ids_list_to_tokens = texts
 
 
+def send_tokens_in_chunks() -> None:
+    """Makes the engine send its server the tokens of an answer that nobody streams in chunks instead of one
+    by one, on a CPU. The first token still comes at once."""
+    from vllm.platforms import current_platform
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    if not current_platform.is_cpu():
+        return
+    update = Scheduler.update_from_output
+
+    def update_from_output(self: Scheduler, *args: Any, **kwargs: Any) -> Any:
+        answers = update(self, *args, **kwargs)
+        held: dict[str, list[EngineCoreOutput]] = self.__dict__.setdefault("held_outputs", {})
+        for answer in answers.values():
+            answer.outputs = [
+                joined(held.pop(output.request_id, []), output)
+                for output in answer.outputs
+                if not hold_back(held, output, self.requests.get(output.request_id))
+            ]
+        for cancelled in held.keys() - self.requests.keys():
+            del held[cancelled]
+        return answers
+
+    Scheduler.update_from_output = update_from_output
+
+
+def hold_back(
+    held: dict[str, list["EngineCoreOutput"]], output: "EngineCoreOutput", request: "Request | None"
+) -> bool:
+    """Adds the output to the `held` ones of its request if it can wait, and returns whether. `request` is
+    None if it has ended. The server looks for stop strings, so an answer with any is not held back."""
+    from vllm.sampling_params import RequestOutputKind
+
+    params = request.sampling_params if request else None
+    more = output.events or output.prefill_stats or output.new_sampling_mask or output.finish_reason
+    if more or not params or params.output_kind is not RequestOutputKind.FINAL_ONLY or params.stop:
+        return False
+    before = held.setdefault(output.request_id, [])
+    if len(before) >= CHUNK_TOKENS - 1:
+        return False
+    before.append(output)
+    return True
+
+
+def joined(before: list["EngineCoreOutput"], last: "EngineCoreOutput") -> "EngineCoreOutput":
+    """The last output with the tokens of those before it. Their log-probabilities have as many columns as
+    some request of the batch asked for, so the smallest number is enough for this one."""
+    if before:
+        outputs = [*before, last]
+        last.new_token_ids = [token for output in outputs for token in output.new_token_ids]
+        rows = [output.new_logprobs for output in outputs if output.new_logprobs]
+        if rows:
+            width = min(row.logprobs.shape[1] for row in rows)
+            last.new_logprobs = rows[0]._replace(
+                logprob_token_ids=np.concatenate([row.logprob_token_ids[:, :width] for row in rows]),
+                logprobs=np.concatenate([row.logprobs[:, :width] for row in rows]),
+                sampled_token_ranks=np.concatenate([row.sampled_token_ranks for row in rows]),
+            )
+    return last
+
+
 def install_cpu_lora() -> None:
     """Replaces the LoRA of linear layers in vLLM's CPU build; does nothing on other builds.
 
     vLLM 0.32 gives a token without an adapter the index -1 and then looks up `weights[-1]`, so on the CPU the
     adapter in the last slot answers requests for the base model; 0.33 does not. Both copy the matrices of an
-    adapter for every token. Here each in the batch is applied to its own tokens by two matrix products, and
-    tokens without an adapter are left unchanged.
+    adapter for every token. Here the requests of a batch are sorted by adapter, each adapter is applied to
+    its own tokens by two matrix products, and tokens without an adapter are left unchanged.
     """
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
         return
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
+    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
     update = PunicaWrapperCPU.update_metadata
 
     def update_metadata(self: PunicaWrapperCPU, *args: Any, **kwargs: Any) -> None:
         update(self, *args, **kwargs)
-        self.slots, self.order = slots_and_order(self.token_lora_indices)
+        self.runs = adapter_runs(self.token_lora_indices)
+
+    def reorder(self: CPUModelRunner, _: Any) -> None:
+        batch = self.input_batch
+        for pair in sorting_swaps(batch.request_lora_mapping[: batch.num_reqs]):
+            batch.swap_states(*pair)
 
     PunicaWrapperCPU.update_metadata = update_metadata
     PunicaWrapperCPU.add_lora_linear = add_lora_linear
+    CPUModelRunner._may_reorder_batch = reorder
+
+
+def install_cpu_norms() -> None:
+    """Uses the CPU build's own kernels for RMS norms, which vLLM 0.32 leaves to eight operations of torch.
+    Results differ in the last bit. Does nothing on other builds."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return
+    from vllm.model_executor.layers.layernorm import RMSNorm
+
+    def forward(
+        self: RMSNorm, x: torch.Tensor, residual: torch.Tensor | None = None
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        if self.variance_size_override or not self.has_weight or self.weight.dtype != x.dtype:
+            return self.forward_native(x, residual)
+        if residual is not None and x.is_contiguous() and residual.is_contiguous():
+            torch.ops._C.fused_add_rms_norm(x, residual, self.weight, self.variance_epsilon)
+            return x, residual
+        if residual is not None:
+            return self.forward_native(x, residual)
+        out = torch.empty(x.shape, dtype=x.dtype)
+        torch.ops._C.rms_norm(out, x.contiguous(), self.weight, self.variance_epsilon)
+        return out
+
+    RMSNorm.forward_cpu = forward
 
 
 def add_lora_linear(
@@ -157,35 +258,37 @@ def add_lora_linear(
     """Adds `scale * x @ A.T @ B.T` of each token's adapter to y, for each slice of y's last dimension.
     Shapes: x [..., in], y [..., out], A [slots, 1, rank, in], B [slots, 1, out of the slice, rank]."""
     outputs, inputs = y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1])
-    if self.order is None:
-        sums = outputs
-    else:
-        inputs, sums = inputs[self.order], outputs.new_zeros(len(self.order), outputs.shape[1])
-    for slot, first, end in self.slots:
+    for slot, first, end in self.runs:
         part, start = inputs[first:end], 0
         for a, b, width in zip(lora_a_stacked, lora_b_stacked, output_slices, strict=True):
             shrunk = part @ a[slot, 0].T
-            sums[first:end, start : start + width].addmm_(shrunk, b[slot, 0].T, alpha=scale)
+            outputs[first:end, start : start + width].addmm_(shrunk, b[slot, 0].T, alpha=scale)
             start += width
-    if self.order is not None:
-        outputs.index_add_(0, self.order, sums)
 
 
-def slots_and_order(token_slots: torch.Tensor) -> tuple[list[tuple[int, int, int]], torch.Tensor | None]:
-    """The slots in a batch, each with its range in the tokens that have an adapter, once these are ordered by
-    their slots. The order is None if all tokens have the same adapter.
+def adapter_runs(token_slots: torch.Tensor) -> list[tuple[int, int, int]]:
+    """The slots of a batch, each with a range of tokens that follow one another and have that adapter.
 
-    >>> slots_and_order(torch.tensor([2, 2]))
-    ([(2, 0, 2)], None)
-    >>> slots_and_order(torch.tensor([1, -1, 0, 1]))
-    ([(0, 0, 1), (1, 1, 3)], tensor([2, 0, 3]))
-    >>> slots_and_order(torch.tensor([-1, -1]))
-    ([], tensor([], dtype=torch.int64))
+    >>> adapter_runs(torch.tensor([-1, 2, 2, 0]))
+    [(2, 1, 3), (0, 3, 4)]
     """
-    slots, ranges, end = token_slots.tolist(), [], 0
-    for slot in sorted(set(slots) - {-1}):
-        first, end = end, end + slots.count(slot)
-        ranges.append((slot, first, end))
-    if len(ranges) == 1 and end == len(slots):
-        return ranges, None
-    return ranges, token_slots.argsort(stable=True)[len(slots) - end :]
+    slots, lengths = torch.unique_consecutive(token_slots, return_counts=True)
+    ends = lengths.cumsum(0)
+    runs = zip(slots.tolist(), (ends - lengths).tolist(), ends.tolist(), strict=True)
+    return [run for run in runs if run[0] >= 0]
+
+
+def sorting_swaps(adapters: "np.ndarray[Any, Any]") -> Iterator[tuple[int, int]]:
+    """The pairs to swap, one after the other, so that equal adapters are neighbours.
+
+    >>> list(sorting_swaps(np.array([1, 1, 2, 1, 2])))
+    [(2, 3)]
+    >>> list(sorting_swaps(np.array([3, 0, 1])))
+    [(0, 1), (1, 2)]
+    """
+    now, target = adapters.copy(), np.sort(adapters)
+    for i in np.flatnonzero(now != target):
+        if now[i] != target[i]:
+            j = i + 1 + np.flatnonzero((now[i + 1 :] == target[i]) & (target[i + 1 :] != target[i]))[0]
+            now[i], now[j] = now[j], now[i]
+            yield int(i), int(j)

@@ -286,7 +286,10 @@ class RookeryPlugin:
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
         """Starts the background tasks: warm-up and unloading, the policy record, the orderly end."""
+        from vllm import envs
+
         logs.configure("inference")
+        envs.enable_envs_cache()  # as the engine does; the server asks for variables many times a request
         settings = ServerSettings()
         stopping = threading.Event()
         policies = _policies(settings, engine_client, state, stopping)

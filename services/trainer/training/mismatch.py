@@ -23,8 +23,9 @@ from services.trainer.model.policy import Policy
 
 logger = logging.getLogger(__name__)
 
-TOKENS = 1024
-"""Maximum number of completion tokens to score again, but at least the first completion of a group."""
+TOKENS, SHARE = 1024, 32
+"""Maximum number of completion tokens to score again: this, and one in `SHARE` of the batch's. The first
+completion of a group is always scored."""
 
 WHOLE_MODEL_EVERY = 10
 """If versions are whole models, older ones are loaded only at every tenth step, because loading takes a
@@ -45,12 +46,13 @@ def mismatch(
     if group is None:
         return {}
     group = replace(group, traces=tuple(replace(trace, turns=trace.turns[:1]) for trace in group.traces))
+    tokens = sum(len(turn.completion.token_ids) for group in groups for turn in group.turns)
     rows = make_rows(
         [group],
         [[0.0] * len(group.traces)],
         version=step,
         mask_truncated=False,
-        row_tokens=len(group.prompt_token_ids) + TOKENS,
+        row_tokens=len(group.prompt_token_ids) + min(TOKENS, tokens // SHARE),
     )
     if not rows:
         return {}

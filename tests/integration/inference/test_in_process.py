@@ -5,7 +5,10 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from rookery.config.inference import ServerSettings
@@ -18,10 +21,15 @@ torch = pytest.importorskip("torch")
 
 from services.inference.server import vllm_command  # noqa: E402
 from services.inference.server.engine_plugin import (  # noqa: E402
+    CHUNK_TOKENS,
+    adapter_runs,
     add_lora_linear,
     decode_tokens_once,
     fork_cpu_engine,
-    slots_and_order,
+    hold_back,
+    install_cpu_norms,
+    joined,
+    sorting_swaps,
 )
 
 SLOTS, RANK, WIDTH = 4, 8, 24
@@ -32,7 +40,7 @@ class Wrapper:
     """What the function reads of vLLM's wrapper."""
 
     def __init__(self, slots: list[int]) -> None:
-        self.slots, self.order = slots_and_order(torch.tensor(slots))
+        self.runs = adapter_runs(torch.tensor(slots))
 
 
 def _weights() -> "tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]":
@@ -72,6 +80,80 @@ def test_without_an_adapter_nothing_is_added(slots: list[int]) -> None:
     from vllm import __version_tuple__ as version
 
     assert torch.allclose(stock[base], before[base]) == (version >= (0, 33)), "0.33 has mended it"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_swaps_make_equal_adapters_neighbours(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    adapters = random.integers(0, 4, size=seed * 3)
+    swaps, now = 0, adapters.copy()
+    for i, j in sorting_swaps(adapters):
+        now[i], now[j] = now[j], now[i]
+        swaps += 1
+    assert now.tolist() == sorted(adapters.tolist())
+    assert swaps <= (adapters != np.sort(adapters)).sum()
+
+
+def test_norms_by_the_kernel_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.model_executor.layers.layernorm import RMSNorm
+
+    monkeypatch.setattr(RMSNorm, "forward_cpu", RMSNorm.forward_cpu)
+    install_cpu_norms()
+    torch.manual_seed(0)
+    with set_current_vllm_config(VllmConfig()):
+        norm = RMSNorm(WIDTH)
+    norm.weight.data.normal_()
+    wide, residual = torch.randn(5, 3 * WIDTH), torch.randn(5, WIDTH)
+    parts = wide.split(WIDTH, dim=-1)
+    for x in (parts[1], parts[1].contiguous(), wide.view(5, 3, WIDTH), wide[:, WIDTH:].view(5, 2, WIDTH)):
+        assert torch.allclose(norm.forward_cpu(x), norm.forward_native(x), atol=1e-5)
+    for x in (parts[2], parts[2].contiguous()):
+        expected = norm.forward_native(x.clone(), residual.clone())
+        normed, added = norm.forward_cpu(x.clone(), residual.clone())
+        assert torch.allclose(normed, expected[0], atol=1e-5)
+        assert torch.equal(added, expected[1])
+
+
+def _output(token: int, width: int, **fields: Any) -> Any:
+    from vllm.v1.engine import EngineCoreOutput
+    from vllm.v1.outputs import LogprobsLists
+
+    row = np.arange(width)[None] + token
+    rows = LogprobsLists(row, -row.astype(np.float32), np.array([token]))
+    return EngineCoreOutput("a", [token], new_logprobs=rows, **fields)
+
+
+def test_tokens_are_held_back_and_sent_together() -> None:
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
+    from vllm.v1.engine import FinishReason
+
+    request = SimpleNamespace(sampling_params=SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY))
+    held: dict[str, list[Any]] = {}
+    assert not hold_back(held, _output(1, 1, prefill_stats=object()), request), "the first one comes at once"
+    # Another request of the batch asks for two more columns from the third token on.
+    outputs = [_output(token, 3 if token > 3 else 1) for token in range(2, CHUNK_TOKENS + 2)]
+    waiting = [hold_back(held, output, request) for output in outputs]
+    assert waiting == [True] * (CHUNK_TOKENS - 1) + [False]
+    chunk = joined(held.pop("a"), outputs[-1])
+    tokens = list(range(2, CHUNK_TOKENS + 2))
+    assert chunk.new_token_ids == tokens
+    assert chunk.new_logprobs.logprob_token_ids.tolist() == [[token] for token in tokens]
+    assert chunk.new_logprobs.logprobs.tolist() == [[-token] for token in tokens]
+    assert chunk.new_logprobs.sampled_token_ranks.tolist() == tokens
+    assert hold_back(held, _output(8, 1), request)
+    last = _output(9, 1, finish_reason=FinishReason.STOP)
+    assert not hold_back(held, last, None)
+    assert joined(held.pop("a"), last).new_token_ids == [8, 9]
+
+
+@pytest.mark.parametrize("fields", [{"output_kind": 1}, {"stop": ["x"], "detokenize": True}])
+def test_streams_and_stop_strings_get_each_token(fields: dict[str, Any]) -> None:
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+    kind = RequestOutputKind(fields.get("output_kind", RequestOutputKind.FINAL_ONLY))
+    request = SimpleNamespace(sampling_params=SamplingParams(**{**fields, "output_kind": kind}))
+    assert not hold_back({}, _output(1, 1), request)
 
 
 def test_a_token_is_decoded_once_to_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,11 +108,13 @@ def test_training_is_the_same_as_without_it(
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize("limits", [{"TOKENS": 5, "SHARE": 1}, {"TOKENS": 999, "SHARE": 8}])
 def test_each_step_takes_another_group_and_few_tokens(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limits: dict[str, int], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = trainer_of("adapter", tiny_model, tmp_path)
-    monkeypatch.setattr(rescoring, "TOKENS", 5)
+    for name, value in limits.items():
+        monkeypatch.setattr(rescoring, name, value)
     seen = []
     score = Policy.score
 
@@ -127,10 +129,12 @@ def test_each_step_takes_another_group_and_few_tokens(
         settings = trainer.settings
         now = [replace(group, policy=replace(group.policy, number=step)) for group in groups]
         mismatch(trainer.policy, now, step=step, settings=settings)
+    tokens = sum(len(trace.completion.token_ids) for group in groups for trace in group.traces)
+    most = min(limits["TOKENS"], tokens // limits["SHARE"])
     firsts = [list(groups[i].traces[0].completion.token_ids) for i in (1, 1, 1, 2, 1, 0, 1, 1)]
-    for tokens, first in zip(seen, firsts, strict=True):
-        assert tokens[: len(first)] == first
-        assert len(tokens) <= max(5, len(first))
+    for scored, first in zip(seen, firsts, strict=True):
+        assert scored[: len(first)] == first
+        assert len(scored) <= max(most, len(first))
 
 
 def test_a_whole_model_of_before_is_read_now_and_then(tiny_model: Path, tmp_path: Path) -> None:
