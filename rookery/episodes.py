@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal, Protocol, Self
 
@@ -81,6 +81,10 @@ class EnvironmentStep:
     """At the end, what the last turn of another role gets besides."""
 
 
+_render = lru_cache(maxsize=64)(render)
+"""The environments of a group ask for the same prompt one after the other."""
+
+
 class Environment(BaseModel, ABC, extra="forbid"):
     """One episode. Its fields are the options of its kind."""
 
@@ -96,7 +100,7 @@ class Environment(BaseModel, ABC, extra="forbid"):
         """Begins an episode and returns its first prompt, which does not depend on the seed: a group has one.
         Raises `InvalidInput` if the position cannot be rendered in this style."""
         self._position, self._style, self._seed, self._judge = position, style, seed, judge
-        self._prompt = render(position, style=style)
+        self._prompt = _render(position, style=style)
         return self._prompt
 
     async def begin(self, played: Prompt | None = None) -> Prompt | None:

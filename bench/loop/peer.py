@@ -90,7 +90,7 @@ def main(argv: list[str]) -> int:
             gradient_checkpointing=False,
             shuffle_dataset=False,
             use_cpu=True,
-            bf16=work["precision"] == "bf16",
+            bf16=work["trl_precision"] == "bf16",
             seed=work["seed"],
             logging_steps=1,
             disable_tqdm=True,

@@ -26,6 +26,7 @@ class Workload:
     tokens: int = 32
     style: str = "mover-squares"
     precision: str = "fp32"
+    trl_precision: str = "fp32"
     lr: float = 1e-4
     lora_rank: int = 16
     lora_alpha: int = 32
