@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -41,11 +42,12 @@ def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def prefetched(items: Iterator[T]) -> Iterator[T]:
-    """Yields from `items`, while a thread computes the next one."""
+    """Yields from `items`, while a thread computes the next two. If it were one, the thread would wait for
+    the interpreter's lock, which the caller holds, before it begins."""
     with ThreadPoolExecutor(1) as thread:
-        coming: Future[T | object] = thread.submit(next, items, _END)
-        while (item := coming.result()) is not _END:
-            coming = thread.submit(next, items, _END)
+        coming: deque[Future[T | object]] = deque(thread.submit(next, items, _END) for _ in range(2))
+        while (item := coming.popleft().result()) is not _END:
+            coming.append(thread.submit(next, items, _END))
             yield cast(T, item)
 
 
