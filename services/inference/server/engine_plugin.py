@@ -203,13 +203,16 @@ def install_cpu_lora() -> None:
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
     from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-    update = PunicaWrapperCPU.update_metadata
+    update, order = PunicaWrapperCPU.update_metadata, CPUModelRunner._may_reorder_batch
 
     def update_metadata(self: PunicaWrapperCPU, *args: Any, **kwargs: Any) -> None:
         update(self, *args, **kwargs)
         self.runs = adapter_runs(self.token_lora_indices)
 
-    def reorder(self: CPUModelRunner, _: Any) -> None:
+    def reorder(self: CPUModelRunner, scheduled: Any) -> None:
+        if self.reorder_batch_threshold is not None:  # this model's attention needs an order of its own
+            order(self, scheduled)
+            return
         batch = self.input_batch
         for pair in sorting_swaps(batch.request_lora_mapping[: batch.num_reqs]):
             batch.swap_states(*pair)
@@ -231,16 +234,15 @@ def install_cpu_norms() -> None:
     def forward(
         self: RMSNorm, x: torch.Tensor, residual: torch.Tensor | None = None
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        if self.variance_size_override or not self.has_weight or self.weight.dtype != x.dtype:
-            return self.forward_native(x, residual)
-        if residual is not None and x.is_contiguous() and residual.is_contiguous():
+        has_kernel = not self.variance_size_override and self.has_weight and self.weight.dtype == x.dtype
+        if has_kernel and residual is None:
+            out = torch.empty(x.shape, dtype=x.dtype)
+            torch.ops._C.rms_norm(out, x.contiguous(), self.weight, self.variance_epsilon)
+            return out
+        if has_kernel and residual is not None and x.is_contiguous() and residual.is_contiguous():
             torch.ops._C.fused_add_rms_norm(x, residual, self.weight, self.variance_epsilon)
             return x, residual
-        if residual is not None:
-            return self.forward_native(x, residual)
-        out = torch.empty(x.shape, dtype=x.dtype)
-        torch.ops._C.rms_norm(out, x.contiguous(), self.weight, self.variance_epsilon)
-        return out
+        return self.forward_native(x, residual)
 
     RMSNorm.forward_cpu = forward
 
