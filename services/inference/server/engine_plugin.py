@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request
 
 CHUNK_TOKENS = 32
-"""Most tokens of an answer that the engine holds back."""
+"""How many tokens of an answer the engine sends to its server at once."""
 
 TOKEN_TEXTS = 65_536
 """Most texts of tokens that a process remembers."""
@@ -161,8 +161,10 @@ def hold_back(
     from vllm.sampling_params import RequestOutputKind
 
     params = request.sampling_params if request else None
-    more = output.events or output.prefill_stats or output.new_sampling_mask or output.finish_reason
-    if more or not params or params.output_kind is not RequestOutputKind.FINAL_ONLY or params.stop:
+    if not params or params.output_kind is not RequestOutputKind.FINAL_ONLY or params.stop:
+        return False
+    more = [output.finish_reason, output.events, output.prefill_stats, output.new_prompt_logprobs_tensors]
+    if any(part is not None for part in [*more, output.new_sampling_mask, output.routed_experts]):
         return False
     before = held.setdefault(output.request_id, [])
     if len(before) >= CHUNK_TOKENS - 1:
@@ -234,14 +236,18 @@ def install_cpu_norms() -> None:
     def forward(
         self: RMSNorm, x: torch.Tensor, residual: torch.Tensor | None = None
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        has_kernel = not self.variance_size_override and self.has_weight and self.weight.dtype == x.dtype
+        added = x if residual is None else residual
+        # The kernels take eight numbers at a time, and check less than they should.
+        has_kernel = not self.variance_size_override and self.has_weight and x.shape[-1] % 8 == 0
+        has_kernel &= x.shape[-1:] == self.weight.shape and x.dtype == self.weight.dtype
+        has_kernel &= (added.shape, added.dtype) == (x.shape, x.dtype)
         if has_kernel and residual is None:
             out = torch.empty(x.shape, dtype=x.dtype)
             torch.ops._C.rms_norm(out, x.contiguous(), self.weight, self.variance_epsilon)
             return out
-        if has_kernel and residual is not None and x.is_contiguous() and residual.is_contiguous():
-            torch.ops._C.fused_add_rms_norm(x, residual, self.weight, self.variance_epsilon)
-            return x, residual
+        if has_kernel and x.is_contiguous() and added.is_contiguous():
+            torch.ops._C.fused_add_rms_norm(x, added, self.weight, self.variance_epsilon)
+            return x, added
         return self.forward_native(x, residual)
 
     RMSNorm.forward_cpu = forward

@@ -29,6 +29,7 @@ from services.inference.server.engine_plugin import (  # noqa: E402
     hold_back,
     install_cpu_norms,
     joined,
+    send_tokens_in_chunks,
     sorting_swaps,
 )
 
@@ -94,7 +95,11 @@ def test_swaps_make_equal_adapters_neighbours(seed: int) -> None:
     assert swaps <= (adapters != np.sort(adapters)).sum()
 
 
-def test_norms_by_the_kernel_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("width", [12, 24])
+def test_norms_are_those_of_torch_and_by_the_kernel_if_it_fits(
+    width: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.model_executor.layers.layernorm import RMSNorm
 
@@ -102,17 +107,24 @@ def test_norms_by_the_kernel_are_those_of_torch(monkeypatch: pytest.MonkeyPatch)
     install_cpu_norms()
     torch.manual_seed(0)
     with set_current_vllm_config(VllmConfig()):
-        norm = RMSNorm(WIDTH)
+        norm = RMSNorm(width, dtype=dtype)
     norm.weight.data.normal_()
-    wide, residual = torch.randn(5, 3 * WIDTH), torch.randn(5, WIDTH)
-    parts = wide.split(WIDTH, dim=-1)
-    for x in (parts[1], parts[1].contiguous(), wide.view(5, 3, WIDTH), wide[:, WIDTH:].view(5, 2, WIDTH)):
-        assert torch.allclose(norm.forward_cpu(x), norm.forward_native(x), atol=1e-5)
-    for x in (parts[2], parts[2].contiguous()):
-        expected = norm.forward_native(x.clone(), residual.clone())
-        normed, added = norm.forward_cpu(x.clone(), residual.clone())
-        assert torch.allclose(normed, expected[0], atol=1e-5)
-        assert torch.equal(added, expected[1])
+    wide, residual = torch.randn(5, 3 * width, dtype=dtype), torch.randn(5, width, dtype=dtype)
+    middle = wide[:, width : 2 * width]
+    inputs = [middle, middle.contiguous(), wide.view(5, 3, width), wide[:, width:].view(5, 2, width)]
+    expected = [norm.forward_native(x) for x in inputs]
+    normed_sum, added = norm.forward_native(inputs[1].clone(), residual.clone())
+    if width % 8 == 0:
+        monkeypatch.setattr(norm, "forward_native", None)
+    close = {"atol": 1e-5} if dtype == torch.float32 else {"atol": 0.04, "rtol": 0.01}
+    for x, normed in zip(inputs, expected, strict=True):
+        assert torch.allclose(norm.forward_cpu(x), normed, **close)
+    x = inputs[1].clone()
+    result = norm.forward_cpu(x, residual.clone())
+    assert torch.allclose(result[0], normed_sum, **close)
+    assert torch.equal(result[1], added)
+    if width % 8:
+        assert torch.allclose(norm.forward_cpu(middle, residual)[0], normed_sum, **close)
 
 
 def _output(token: int, width: int, **fields: Any) -> Any:
@@ -143,8 +155,26 @@ def test_tokens_are_held_back_and_sent_together() -> None:
     assert chunk.new_logprobs.sampled_token_ranks.tolist() == tokens
     assert hold_back(held, _output(8, 1), request)
     last = _output(9, 1, finish_reason=FinishReason.STOP)
+    assert not hold_back(held, last, request)
     assert not hold_back(held, last, None)
     assert joined(held.pop("a"), last).new_token_ids == [8, 9]
+
+
+def test_a_cancelled_request_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.engine import EngineCoreOutputs
+
+    request = SimpleNamespace(sampling_params=SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY))
+    scheduler = SimpleNamespace(requests={"a": request})
+    answers = iter([EngineCoreOutputs(outputs=[_output(1, 1)]), EngineCoreOutputs()])
+    monkeypatch.setattr(Scheduler, "update_from_output", lambda *_: {0: next(answers)})
+    send_tokens_in_chunks()
+    assert Scheduler.update_from_output(scheduler)[0].outputs == []
+    assert scheduler.held_outputs.keys() == {"a"}
+    del scheduler.requests["a"]
+    assert Scheduler.update_from_output(scheduler)[0].outputs == []
+    assert scheduler.held_outputs == {}
 
 
 @pytest.mark.parametrize("fields", [{"output_kind": 1}, {"stop": ["x"], "detokenize": True}])
