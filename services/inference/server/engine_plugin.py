@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
+from multiprocessing.util import register_after_fork
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,8 @@ def fork_cpu_engine() -> None:
         return
     utils.get_mp_context = lambda: multiprocessing.get_context("fork")
     os.register_at_fork(after_in_child=_leave_to_the_server)
+    # Not only in `load`: before it, the engine waits for its server for minutes, and ignores signals.
+    register_after_fork(end_with_parent, lambda end_with: end_with())
 
 
 def _leave_to_the_server() -> None:

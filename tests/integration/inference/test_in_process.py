@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from rookery.config.inference import ServerSettings
@@ -19,7 +22,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.torch]
 
 torch = pytest.importorskip("torch")
 
-from services.inference.server import vllm_command  # noqa: E402
+from services.inference.server import engine_plugin, vllm_command  # noqa: E402
 from services.inference.server.engine_plugin import (  # noqa: E402
     CHUNK_TOKENS,
     adapter_runs,
@@ -210,10 +213,36 @@ def test_the_engine_is_a_fork_on_linux_alone(
 
     monkeypatch.setattr(utils, "get_mp_context", get_mp_context)
     monkeypatch.setattr(os, "register_at_fork", lambda **hooks: None)
+    monkeypatch.setattr(engine_plugin, "register_after_fork", lambda *hook: None)
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     fork_cpu_engine()
     assert utils.get_mp_context().get_start_method() == method
+
+
+def test_a_forked_engine_ends_with_its_server_from_the_first_moment() -> None:
+    engine = """
+import os, time
+from vllm.v1.engine import utils
+from services.inference.server.engine_plugin import fork_cpu_engine
+
+def wait():
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+fork_cpu_engine()
+utils.get_mp_context().Process(target=wait).start()
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", engine], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        child = psutil.Process(int(server.stdout.readline()))
+        server.kill()
+    try:
+        child.wait(timeout=60)
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 def settings(*flags: str) -> ServerSettings:
