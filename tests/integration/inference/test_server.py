@@ -8,7 +8,7 @@ import shlex
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +20,7 @@ import pytest
 
 from bench.noise_adapter import write_adapter
 from rookery.access import Access
-from rookery.clients import InferenceClient
+from rookery.clients import Generation, InferenceClient
 from rookery.connections import raise_descriptor_limit
 from rookery.errors import Conflict, ContextExceeded, InvalidInput, NotFound
 from rookery.hub import identity
@@ -190,16 +190,21 @@ async def test_its_logprobs_are_those_of_peft(server: Server, client: InferenceC
 
 
 async def check_against_peft(server: Server, client: InferenceClient, version: int) -> None:
+    groups = [
+        await client.complete(prompt(fen), model=policy_name(version), count=4, sampling=ROLLOUT, seed=seed)
+        for seed, fen in enumerate(fens(4))
+    ]
+    check_logprobs(server, version, groups)
+
+
+def check_logprobs(server: Server, version: int, groups: Iterable[Generation]) -> None:
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
     base = AutoModelForCausalLM.from_pretrained(server.model, dtype=torch.float32)
     model = PeftModel.from_pretrained(base, server.root / f"v{version}").eval()
-    for seed, fen in enumerate(fens(4)):
-        group = await client.complete(
-            prompt(fen), model=policy_name(version), count=4, sampling=ROLLOUT, seed=seed
-        )
+    for group in groups:
         asked = len(group.prompt_token_ids)
         for completion in group.completions:
             ids = torch.tensor([group.prompt_token_ids + completion.token_ids])
@@ -282,10 +287,13 @@ async def test_a_first_step_that_changes_next_to_nothing_is_served(
     await client.reload(served, rollback=True)
 
 
-async def test_reloads_under_load_fail_no_request(server: Server, client: InferenceClient) -> None:
+async def test_reloads_under_load_fail_no_request_and_mix_no_versions(
+    server: Server, client: InferenceClient
+) -> None:
     boards = fens(64)
     stop = asyncio.Event()
     answered = 0
+    groups: dict[int, list[Generation]] = {}
 
     async def ask() -> None:
         nonlocal answered
@@ -297,6 +305,7 @@ async def test_reloads_under_load_fail_no_request(server: Server, client: Infere
             )
             assert len(group.completions) == 8
             answered += 1
+            groups.setdefault(version.number, []).append(group)
 
     callers = [asyncio.create_task(ask()) for _ in range(6)]
     for number in range(3, 11):
@@ -306,6 +315,10 @@ async def test_reloads_under_load_fail_no_request(server: Server, client: Infere
     await asyncio.gather(*callers)
 
     assert answered > 8
+    assert len(groups) > 2
+    for version, of_version in groups.items():
+        if version >= 3:
+            check_logprobs(server, version, of_version[-2:])
     assert (await served_version(client) or PolicyVersion(-1, "")).number == 10
 
 
