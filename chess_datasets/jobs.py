@@ -42,8 +42,8 @@ def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def prefetched(items: Iterator[T]) -> Iterator[T]:
-    """Yields from `items`, while a thread computes the next two. If it were one, the thread would wait for
-    the interpreter's lock, which the caller holds, before it begins."""
+    """Yields from `items`, while a thread computes the next two. With one, it could begin only when the
+    caller gives up the interpreter's lock: as a rule when the caller waits for it."""
     with ThreadPoolExecutor(1) as thread:
         coming: deque[Future[T | object]] = deque(thread.submit(next, items, _END) for _ in range(2))
         while (item := coming.popleft().result()) is not _END:

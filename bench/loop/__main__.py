@@ -49,7 +49,7 @@ class BenchSettings(Settings):
     precision: Literal["fp32", "bf16"] = "fp32"
     """Of both trainers, unless `trl_precision` is set."""
     trl_precision: Literal["fp32", "bf16"] | None = None
-    """Of TRL's alone: on a CPU, TRL is fastest in fp32."""
+    """Of TRL alone, which is fastest in fp32 on a CPU."""
     steps: PositiveInt = 40
     """Measured optimizer steps of each round."""
     warmup_steps: PositiveInt = 8

@@ -42,10 +42,13 @@ def _install() -> None:
     exit_on_signals_while_starting()
     allow_several_greedy_answers()
     decode_tokens_once()
-    send_tokens_in_chunks()
-    install_cpu_lora()
-    install_cpu_norms()
-    fork_cpu_engine()
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        send_tokens_in_chunks()
+        install_cpu_lora()
+        install_cpu_norms()
+        fork_cpu_engine()
 
 
 def fork_cpu_engine() -> None:
@@ -54,10 +57,9 @@ def fork_cpu_engine() -> None:
     The CPU build spawns it, so that it imports torch and vLLM a second time, which is half of the processor
     time of a start. CUDA does not work in a fork, nor do the frameworks of macOS.
     """
-    from vllm.platforms import current_platform
     from vllm.v1.engine import utils
 
-    if sys.platform != "linux" or not current_platform.is_cpu() or multiprocessing.parent_process():
+    if sys.platform != "linux" or multiprocessing.parent_process():
         return
     utils.get_mp_context = lambda: multiprocessing.get_context("fork")
     os.register_at_fork(after_in_child=_leave_to_the_server)
@@ -132,12 +134,9 @@ def decode_tokens_once() -> None:
 
 def send_tokens_in_chunks() -> None:
     """Makes the engine send its server the tokens of an answer that nobody streams in chunks instead of one
-    by one, on a CPU. The first token still comes at once."""
-    from vllm.platforms import current_platform
+    by one. The first token still comes at once."""
     from vllm.v1.core.sched.scheduler import Scheduler
 
-    if not current_platform.is_cpu():
-        return
     update = Scheduler.update_from_output
 
     def update_from_output(self: Scheduler, *args: Any, **kwargs: Any) -> Any:
@@ -194,17 +193,13 @@ def joined(before: list["EngineCoreOutput"], last: "EngineCoreOutput") -> "Engin
 
 
 def install_cpu_lora() -> None:
-    """Replaces the LoRA of linear layers in vLLM's CPU build; does nothing on other builds.
+    """Replaces the LoRA of linear layers in vLLM's CPU build.
 
     vLLM 0.32 gives a token without an adapter the index -1 and then looks up `weights[-1]`, so on the CPU the
     adapter in the last slot answers requests for the base model; 0.33 does not. Both copy the matrices of an
     adapter for every token. Here the requests of a batch are sorted by adapter, each adapter is applied to
     its own tokens by two matrix products, and tokens without an adapter are left unchanged.
     """
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
     from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
@@ -229,11 +224,7 @@ def install_cpu_lora() -> None:
 
 def install_cpu_norms() -> None:
     """Uses the CPU build's own kernels for RMS norms, which vLLM 0.32 leaves to eight operations of torch.
-    Results differ in the last bit. Does nothing on other builds."""
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return
+    Results differ in the last bits."""
     from vllm.model_executor.layers.layernorm import RMSNorm
 
     def forward(

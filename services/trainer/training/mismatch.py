@@ -23,9 +23,9 @@ from services.trainer.model.policy import Policy
 
 logger = logging.getLogger(__name__)
 
-TOKENS, SHARE = 1024, 32
-"""Maximum number of completion tokens to score again: this, and one in `SHARE` of the batch's. The first
-completion of a group is always scored."""
+TOKENS, SHARE = 1024, 1 / 32
+"""Maximum number of completion tokens to score again, and as a share of the batch's. The first completion of
+a group is always scored."""
 
 WHOLE_MODEL_EVERY = 10
 """If versions are whole models, older ones are loaded only at every tenth step, because loading takes a
@@ -52,7 +52,7 @@ def mismatch(
         [[0.0] * len(group.traces)],
         version=step,
         mask_truncated=False,
-        row_tokens=len(group.prompt_token_ids) + min(TOKENS, tokens // SHARE),
+        row_tokens=len(group.prompt_token_ids) + min(TOKENS, int(SHARE * tokens)),
     )
     if not rows:
         return {}

@@ -180,13 +180,12 @@ def test_a_cancelled_request_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert scheduler.held_outputs == {}
 
 
-@pytest.mark.parametrize("fields", [{"output_kind": 1}, {"stop": ["x"], "detokenize": True}])
-def test_streams_and_stop_strings_get_each_token(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kind", "stop"), [("DELTA", None), ("FINAL_ONLY", ["x"])])
+def test_streams_and_stop_strings_get_each_token(kind: str, stop: list[str] | None) -> None:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-    kind = RequestOutputKind(fields.get("output_kind", RequestOutputKind.FINAL_ONLY))
-    request = SimpleNamespace(sampling_params=SamplingParams(**{**fields, "output_kind": kind}))
-    assert not hold_back({}, _output(1, 1), request)
+    params = SamplingParams(stop=stop, output_kind=RequestOutputKind[kind])
+    assert not hold_back({}, _output(1, 1), SimpleNamespace(sampling_params=params))
 
 
 def test_a_token_is_decoded_once_to_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,9 +108,9 @@ def test_training_is_the_same_as_without_it(
     assert made[0] == made[1]
 
 
-@pytest.mark.parametrize("limits", [{"TOKENS": 5, "SHARE": 1}, {"TOKENS": 999, "SHARE": 8}])
+@pytest.mark.parametrize("limits", [{"TOKENS": 5, "SHARE": 1}, {"TOKENS": 999, "SHARE": 1 / 8}])
 def test_each_step_takes_another_group_and_few_tokens(
-    limits: dict[str, int], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limits: dict[str, float], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = trainer_of("adapter", tiny_model, tmp_path)
     for name, value in limits.items():
@@ -130,7 +130,7 @@ def test_each_step_takes_another_group_and_few_tokens(
         now = [replace(group, policy=replace(group.policy, number=step)) for group in groups]
         mismatch(trainer.policy, now, step=step, settings=settings)
     tokens = sum(len(trace.completion.token_ids) for group in groups for trace in group.traces)
-    most = min(limits["TOKENS"], tokens // limits["SHARE"])
+    most = min(limits["TOKENS"], tokens * limits["SHARE"])
     firsts = [list(groups[i].traces[0].completion.token_ids) for i in (1, 1, 1, 2, 1, 0, 1, 1)]
     for scored, first in zip(seen, firsts, strict=True):
         assert scored[: len(first)] == first
