@@ -111,8 +111,11 @@ missing_for_triton() {
   [ -f "$headers/Python.h" ] || echo "python$(version_of .venv/bin/python)-dev"
 }
 
+# Most modules are never imported, so Python compiles each on its first import, unless it may not write that down.
 pip_install() {
-  .venv/bin/python -m pip install --disable-pip-version-check --no-deps "$@" 2>.venv/setup.log | progress
+  local options=(--disable-pip-version-check --no-deps)
+  [ -n "${PYTHONDONTWRITEBYTECODE:-}" ] || options+=(--no-compile)
+  .venv/bin/python -m pip install "${options[@]}" "$@" 2>.venv/setup.log | progress
 }
 
 pip_failed() {
