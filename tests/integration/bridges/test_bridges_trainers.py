@@ -236,6 +236,24 @@ async def test_tinker() -> None:
 
 
 @pytest.mark.trainers
+async def test_tinker_keeps_the_reasoning_that_a_renderer_splits_off() -> None:
+    from tinker_cookbook.renderers import get_renderer
+    from tinker_cookbook.renderers.base import ParseTermination, TextPart, ThinkingPart
+    from transformers import AutoTokenizer
+
+    from rookery_bridges.questions import Question
+    from rookery_bridges.tinker import ChessEnv
+
+    renderer = get_renderer("role_colon", AutoTokenizer.from_pretrained(ROOT / "models" / "rook-tiny"))
+    parts = [ThinkingPart(type="thinking", thinking="e4?"), TextPart(type="text", text=" \\boxed{e4}")]
+    message = {"role": "assistant", "content": parts}
+    renderer.parse_response = lambda tokens: (message, ParseTermination.STOP_SEQUENCE)
+    env = ChessEnv(Question("q", [], FEN), renderer)
+    await env.step([])
+    assert env.answer == "<think>e4?</think> \\boxed{e4}"
+
+
+@pytest.mark.trainers
 @pytest.mark.uv
 def test_verifiers(questions: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path) -> None:
     """verifiers' own evaluation: the taskset by its name, a harness, an endpoint, and the traces."""
