@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -326,6 +327,18 @@ async def test_a_conversation_of_verifiers_that_ends_early_or_does_not_grow(
 
 
 @pytest.mark.trainers
+async def test_verifiers_judge_the_reasoning_that_prime_rl_splits_off() -> None:
+    from verifiers.v1 import AssistantMessage
+
+    from rookery_bridges.verifiers import ChessData, ChessTask, ChessTaskConfig
+
+    message = AssistantMessage(content=BEST, reasoning_content="The queen hangs.")
+    trace = SimpleNamespace(last_reply=BEST, assistant_messages=[message], record_metric=lambda *metric: None)
+    task = ChessTask(ChessData(fen=FEN), ChessTaskConfig(scheme="delta+0.5*format"))
+    assert await task.reward(trace) == 0.5
+
+
+@pytest.mark.trainers
 @pytest.mark.uv
 @pytest.mark.vllm
 def test_verifiers_with_our_server(questions: Path, tmp_path: Path) -> None:
@@ -397,6 +410,20 @@ def test_inspect(
     metrics = {name: metric.value for name, metric in right.results.scores[0].metrics.items()}
     assert metrics["mean"] == pytest.approx((len(solved) - 1) / len(solved))
     assert metrics["solved"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.trainers
+def test_inspect_judges_the_reasoning_that_it_splits_off() -> None:
+    from inspect_ai.model import ChatMessageAssistant, ContentReasoning, ContentText, ModelOutput
+
+    from rookery_bridges import inspect_ai
+    from rookery_bridges.questions import Question
+
+    for content in (BEST, [ContentReasoning(reasoning="Why?"), ContentText(text=BEST)]):
+        output = ModelOutput.from_message(ChatMessageAssistant(content=content))
+        state = SimpleNamespace(output=output, metadata=asdict(Question("q", [], FEN)))
+        before = "" if content is BEST else "<think>Why?</think>"
+        assert inspect_ai._answer(state) == Answer(FEN, before + BEST)
 
 
 @pytest.mark.trainers
