@@ -47,6 +47,8 @@ _INVISIBLE = dict.fromkeys(
 OPENINGS = ("<think>", "[THINK]")
 """Marks with which a chat template may open the reasoning, at the end of the prompt."""
 
+_END_MARK = re.compile(r"(?:<[|\uff5c]\w{1,40}[|\uff5c]>|</s>|<(?:eos|pad|end_of_turn)>)\s{0,8}\Z")
+
 # Magistral's marks, and the channels of gpt-oss. All are as long as the tag of `<think>` or longer.
 _FOREIGN_MARK = re.compile(
     r"(\[THINK\]|<\|channel\|>(?!final)[^<]{0,80}<\|message\|>)"
@@ -124,6 +126,27 @@ def first_line(response: str, *, truncated: bool = False) -> Answer:
     if len(line) > MAX_BOX_CHARS:
         return Answer(missing=Outcome.TOO_LONG)
     return Answer(line.strip()) if line.strip() else Answer(missing=Outcome.NO_BOX)
+
+
+def opening_of(prompt: str) -> str:
+    """The mark of reasoning at the end of a prompt, or nothing.
+
+    >>> opening_of("<|im_start|>assistant\\n<think>\\n"), opening_of("Your move?")
+    ('<think>', '')
+    """
+    return next((mark for mark in OPENINGS if prompt.rstrip().endswith(mark)), "")
+
+
+def without_end_marks(response: str) -> str:
+    """`response` without the special tokens that end it.
+
+    >>> without_end_marks("e4<|im_end|>"), without_end_marks("e4 </s><pad><pad>\\n")
+    ('e4', 'e4 ')
+    """
+    end = len(response)
+    while mark := _END_MARK.search(response, max(0, end - 60), end):
+        end = mark.start()
+    return response[:end]
 
 
 def with_think_tags(response: str) -> str:

@@ -240,7 +240,7 @@ _BOX = re.compile(r"\\boxed\s*\{")
 
 
 def _format(evidence: Evidence) -> float:
-    """1 for one `<think>` that is not empty, then text with one box and no other tag; else 0."""
+    """1 for one `<think>` that is not empty, then text with one box, and no other `<`; else 0."""
     if _THOUGHT.fullmatch(with_think_tags(evidence.response)) is None:
         return 0.0
     return 1.0 if len(_BOX.findall(evidence.response)) == 1 else 0.0

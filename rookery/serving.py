@@ -195,6 +195,8 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
         message = validation_message(errors[:_QUOTED_ERRORS], quote=_short)
         if len(errors) > _QUOTED_ERRORS:
             message += f"; and {len(errors) - _QUOTED_ERRORS} more"
+        if isinstance(error.body, bytes):  # which FastAPI has not read as JSON
+            message += f"; the Content-Type is {request.headers.get('content-type')!r}, not application/json"
         free_frames(error, *(each.get("ctx", {}).get("error") for each in errors))
         return problem_response(problem(InvalidInput(message)), {})
 

@@ -66,7 +66,7 @@ class Answer:
         try:
             fields = label
             if isinstance(fields, str):
-                fields = json.loads(fields) if fields.startswith("{") else {"fen": fields}
+                fields = json.loads(fields) if fields.lstrip().startswith("{") else {"fen": fields}
             return cls(**{**fields, "response": response})
         except (TypeError, ValueError) as error:
             raise RewardFault(f"label {str(label)[:200]!r} names no position: {error}") from error
@@ -115,9 +115,9 @@ class RewardClient:
     """Asks the reward service at `url` (default: `ROOKERY_REWARD_URL`, then localhost:8080).
 
     `token` (default: `ROOKERY_TOKEN`) is sent as a bearer token. `scheme` is for answers that name none.
-    `opening` (default: `ROOKERY_OPENING`) is put before each answer without a task: `<think>` if the chat
-    template ends prompts with it, else a box in unfinished reasoning would be judged. The client holds no
-    connection: it can be pickled, forked and used from any thread and event loop.
+    `opening` (default: `ROOKERY_OPENING`) is put before each answer without a task, unless it begins so:
+    `<think>` if the chat template ends prompts with it, else a box in unfinished reasoning would be judged.
+    The client holds no connection: it can be pickled, forked and used from any thread and event loop.
     """
 
     url: str = ""
@@ -163,7 +163,7 @@ class RewardClient:
         default = {"scheme": self.scheme} if self.scheme else {}
         body = {**default, **episode, **following}
         if "response" in following:
-            body["response"] = self._opening + following["response"]
+            body["response"] = self._opened(following["response"])
         return body
 
     def _post(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
@@ -188,9 +188,9 @@ class RewardClient:
                 except RewardFault as fault:
                     await asyncio.sleep(_pause_s(fault, pauses))
 
-    @property
-    def _opening(self) -> str:
-        return self.opening or os.environ.get(OPENING_VARIABLE, "")
+    def _opened(self, response: str) -> str:
+        opening = self.opening or os.environ.get(OPENING_VARIABLE, "")
+        return response if opening and response.lstrip().startswith(opening) else opening + response
 
     def _options(self) -> dict[str, Any]:
         url = self.url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
@@ -210,16 +210,20 @@ class RewardClient:
 
     def _body(self, batch: Sequence[Answer]) -> dict[str, Any]:
         default = {"scheme": self.scheme} if self.scheme else {}
-        opening = self._opening
         # Empty fields are left out: the service has the defaults.
         return {
             "items": [
                 default
                 | {name: value for name, value in asdict(answer).items() if value}
-                | {"response": answer.response if answer.task else opening + answer.response}
+                | {"response": answer.response if answer.task else self._opened(answer.response)}
                 for answer in batch
             ]
         }
+
+
+def with_reasoning(reasoning: str | None, text: str) -> str:
+    """`text` after its reasoning, if a trainer or a server has split that off."""
+    return f"<think>{reasoning}</think>{text}" if reasoning else text
 
 
 @cache

@@ -15,7 +15,7 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, 
 from inspect_ai.solver import TaskState, generate
 
 from rookery_bridges import chessqa
-from rookery_bridges.client import Answer, RewardClient
+from rookery_bridges.client import Answer, RewardClient, with_reasoning
 from rookery_bridges.questions import ChangedAnswer, Question, read_questions
 from rookery_bridges.questions import legal_change as _legal_change
 from rookery_bridges.questions import same_move as _same_move
@@ -76,8 +76,13 @@ def _sample(question: Question) -> Sample:
     return Sample(id=question.id, input=messages, target=question.solution, metadata=metadata)
 
 
-def _answer(state: TaskState, response: str) -> Answer:
-    return Question(**state.metadata).answer(response)
+def _answer(state: TaskState) -> Answer:
+    """The answer of the model, with its reasoning, which inspect-ai splits off."""
+    parts = state.output.message.content if state.output.choices else ""
+    thoughts = (
+        [] if isinstance(parts, str) else [part.reasoning for part in parts if part.type == "reasoning"]
+    )
+    return Question(**state.metadata).answer(with_reasoning("".join(thoughts), state.output.completion))
 
 
 @scorer(metrics={"*": [mean(), stderr()]})
@@ -86,7 +91,7 @@ def judged(scheme: str) -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score:
         client = RewardClient(scheme=scheme)
-        [verdict] = await client.ascore([_answer(state, state.output.completion)])
+        [verdict] = await client.ascore([_answer(state)])
         value = {"reward": verdict.reward, "legal": float(verdict.legal)}
         metadata = {"regret": verdict.regret, "reward_version": verdict.reward_version}
         return Score(value=value, answer=verdict.move, explanation=verdict.outcome, metadata=metadata)
@@ -124,7 +129,7 @@ def unchanged() -> Scorer:
     """1 for a legal move, else 0."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        [verdict] = await RewardClient().ascore([_answer(state, state.output.completion)])
+        [verdict] = await RewardClient().ascore([_answer(state)])
         move = verdict.move if verdict.legal else None
         metadata = {name: state.metadata[name] for name in ("form", "original", "same_move")}
         return Score(value=float(verdict.legal), answer=move, metadata={**metadata, "move": move})
@@ -160,8 +165,8 @@ def right_move() -> Scorer:
     """1 for the solution's move or a mate, else 0. The service reads both, so notation does not matter."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        texts = state.output.completion, target.text
-        played, right = await RewardClient().ascore([_answer(state, text) for text in texts])
+        answers = _answer(state), Question(**state.metadata).solved()
+        played, right = await RewardClient().ascore(answers)
         is_right = played.legal and (played.move == right.move or played.mates)
         return Score(value=float(is_right), answer=played.move, metadata={"mate": played.mates})
 

@@ -34,7 +34,7 @@ class ChessEnv(Env):
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         message, _ = self._renderer.parse_response(action)
-        self.answer = renderers.get_text_content(message)
+        self.answer = renderers.format_content_as_string(message["content"], separator="")
         return StepResult(
             reward=0.0,
             episode_done=True,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any
 
-from rookery_bridges.client import Answer, RewardClient, Verdict
+from rookery_bridges.client import Answer, RewardClient, Verdict, with_reasoning
 
 Completion = str | Sequence[Mapping[str, Any]]
 """A text, or the messages of a conversation."""
@@ -105,8 +105,13 @@ def _answers(
 
 
 def _text(completion: Completion) -> str:
-    """The completion itself if it is a text; the last message of the assistant if it is a conversation."""
+    """The completion itself if it is a text; the last message of the assistant if it is a conversation.
+
+    TRL splits the reasoning off if the tokenizer has a response template, as `AsyncGRPOTrainer` gives it one.
+    """
     if isinstance(completion, str):
         return completion
-    content = next(turn["content"] for turn in reversed(completion) if turn["role"] == "assistant")
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    turn = next(turn for turn in reversed(completion) if turn["role"] == "assistant")
+    content, reasoning = turn["content"], turn.get("reasoning_content") or turn.get("thinking")
+    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return with_reasoning(reasoning, text)

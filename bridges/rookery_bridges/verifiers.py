@@ -11,7 +11,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from rookery_bridges.client import RewardClient, RewardFault
+from rookery_bridges.client import RewardClient, RewardFault, with_reasoning
 from rookery_bridges.questions import Question, begins_with_book, first_request, read_questions
 
 
@@ -48,7 +48,8 @@ class ChessTask(vf.Task[ChessData, vf.State, ChessTaskConfig]):
         if data.episode:
             return float(trace.info["reward"])  # of `ChessEnv`, unless it failed
         question = Question(data.id or "", [], data.fen, task=data.task, move=data.move)
-        [verdict] = await self.client.ascore([question.answer(trace.last_reply)])
+        reply = _whole(trace.last_reply, trace.assistant_messages)
+        [verdict] = await self.client.ascore([question.answer(reply)])
         trace.record_metric("legal", float(verdict.legal))
         return verdict.reward
 
@@ -123,7 +124,8 @@ class ChessEnv(vf.Env[ChessEnvConfig]):
                 if segment.terminated and (fault := _fault_of(interaction.trace)):
                     raise RewardFault(f"the conversation ended without an answer: {fault}")
                 before = len(state.prompt or ())
-                following = {"cut": True} if segment.terminated else {"response": segment.last_reply}
+                reply = _whole(segment.last_reply, segment.messages)
+                following = {"cut": True} if segment.terminated else {"response": reply}
                 state = await task.client.aplay(state.episode, **following)
                 reward += state.reward
                 if state.prompt is not None and len(state.prompt) < before + 2:
@@ -136,6 +138,14 @@ class ChessEnv(vf.Env[ChessEnvConfig]):
             trace.info |= {"reward": reward, "end": state.observation}
             turns = state.episode["turns"]
             trace.record_metrics({"turns": len(turns), **turns[-1]["rewards"]})
+
+
+def _whole(reply: str, messages: vf.Messages) -> str:
+    """The reply with its reasoning, which prime-rl's renderers and some servers split off."""
+    for message in reversed(messages):
+        if message.role == "assistant" and (message.content or "").strip() == reply:
+            return with_reasoning(message.reasoning_content, reply)
+    return reply
 
 
 def _fault_of(trace: vf.Trace) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import httpx
 
 from rookery.access import OPEN, REMEDY, Access
-from rookery.answers import OPENINGS
+from rookery.answers import opening_of
 from rookery.clients.completions import CHAT, LINE, read_completion
 from rookery.errors import (
     Conflict,
@@ -276,8 +276,8 @@ class InferenceClient:
                 logger.warning("%s: no /detokenize, so whether prompts open reasoning is unknown", self.url)
             else:
                 with _parsing(response):
-                    text = str(_body(response)["prompt"]).rstrip()
-            self._openings[thinking] = next((mark for mark in OPENINGS if text.endswith(mark)), "")
+                    text = str(_body(response)["prompt"])
+            self._openings[thinking] = opening_of(text)
         return self._openings[thinking]
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class RewardClient:
         (`contextlib.aclosing`) to stop early.
 
         Raises:
-            InvalidInput: the service refuses a whole group, because it has too many items.
+            InvalidInput: the service refuses a whole group, because it has too many items or bytes.
             SetupError: the service demands another token.
             PeerFault: no replica answered for a group after several attempts.
         """

@@ -20,6 +20,7 @@ TRIES = len(PAUSES_S) + 1
 _REFUSALS: dict[grpc.StatusCode, type[RookeryError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidInput,
     grpc.StatusCode.UNIMPLEMENTED: InvalidInput,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: InvalidInput,  # a message is too large
     grpc.StatusCode.UNAUTHENTICATED: SetupError,
 }
 """Status codes that a retry cannot change."""

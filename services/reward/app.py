@@ -8,6 +8,7 @@ from fastapi import Body, FastAPI, Request, Response
 from pydantic import BaseModel, Field
 
 from rookery import __version__
+from rookery.answers import opening_of, without_end_marks
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Outcome, ScoreItem, Verdict
@@ -81,8 +82,10 @@ Texts = Annotated[list[str], Field(max_length=MAX_ITEMS)]
 class SlimeRequest(BaseModel, use_attribute_docstrings=True):
     """A sample, as slime's `--rm-type remote_rm` sends it. Other fields are not read."""
 
+    prompt: Any = ""
+    """Only read for the mark of reasoning that may end it, if it is a text."""
     response: str
-    """The completion only."""
+    """The completion only, special tokens included."""
     label: str | dict[str, Any]
     """A FEN, or an object with the fields of `/v1/score`, also as JSON text."""
 
@@ -118,7 +121,7 @@ def _add_trainer_routes(app: FastAPI, scorer: Scorer) -> None:
     async def slime(body: SlimeRequest, request: Request) -> float:
         """Judges one answer for slime. The body of the answer is the reward alone."""
         with counted("http"):
-            work = scorer.score(_labelled(body.label, body.response, place="label"))
+            work = scorer.score(_labelled(body.label, body.prompt, body.response, place="label"))
             return (await while_connected(request, work)).reward
 
     @app.post("/v1/openrlhf", responses=_PROBLEMS, tags=["trainers"])
@@ -145,12 +148,12 @@ def _items(body: OpenRlhfRequest) -> Sequence[ScoreItem]:
             raise InvalidInput(
                 f"query.{number}: prompt {prompt[:QUOTED_CHARS]!r} is empty or not in the query"
             )
-        response = query.partition(prompt)[2]
-        items.append(_labelled(label, response, place=f"labels.{number}"))
+        items.append(_labelled(label, prompt, query.partition(prompt)[2], place=f"labels.{number}"))
     return items
 
 
-def _labelled(label: str | dict[str, Any], response: str, *, place: str) -> ScoreItem:
+def _labelled(label: str | dict[str, Any], prompt: object, response: str, *, place: str) -> ScoreItem:
+    response = (opening_of(prompt) if isinstance(prompt, str) else "") + without_end_marks(response)
     try:
         fields = label
         if isinstance(fields, str):

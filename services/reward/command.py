@@ -50,7 +50,7 @@ class ScoreSettings(Settings, env_prefix="SCORE_"):
     scheme: str = ""
     """delta, best, accuracy, minmax, model, or a sum of them. Default: that of the service."""
     task: str = ""
-    """move (the default), P or A."""
+    """move (the default), game, P or A."""
     move: str = ""
     """Task A: the move that the model was asked about, in UCI."""
     target: str = ""

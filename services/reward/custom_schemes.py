@@ -44,7 +44,8 @@ TIMEOUT_S = 60.0
 
 Asked = Callable[[dict[str, list[str]]], Awaitable[Any]]
 
-_SPEC = re.compile(r"(?:([a-z][a-z0-9_]*)=)?(https?://.+|[\w.]+:\w+|[a-z][a-z0-9_]*)")
+_NAME = r"[a-z][a-z0-9_]*"
+_SPEC = re.compile(rf"(?:({_NAME})=)?(https?://.+|[\w.]+:\w+|{_NAME})")
 
 
 async def _nothing() -> None:
@@ -67,6 +68,8 @@ async def load_terms(specs: str) -> tuple[CustomTerm, ...]:
     terms = [await _load(spec) for spec in filter(None, map(str.strip, specs.split(",")))]
     names = [term.name for term in terms]
     for name in names:
+        if not re.fullmatch(_NAME, name):
+            raise SetupError(f"--schemes {specs!r}: no scheme can name {name!r}, write another_name=...")
         if name in TERMS or name in ("length", "candidates", "values", "graded") or names.count(name) > 1:
             raise SetupError(f"--schemes {specs!r}: the name {name!r} is taken, write another_name=...")
     return tuple(terms)

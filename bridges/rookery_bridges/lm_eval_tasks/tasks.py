@@ -53,5 +53,5 @@ def judge_brittleness(doc: Mapping[str, Any], results: Sequence[str]) -> dict[st
 def judge_puzzle(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
     """Whether the move is the solution's or mates. The service reads both, so notation does not matter."""
     question = Question(**doc)
-    played, right = RewardClient().score(question.answer(text) for text in (results[0], question.solution))
+    played, right = RewardClient().score([question.answer(results[0]), question.solved()])
     return {"right": float(played.legal and (played.move == right.move or played.mates))}

@@ -223,6 +223,8 @@ async def test_a_group_that_is_refused_whole_ends_the_stream(gated: GatedScorer)
     async with client_on(gated) as client:
         with pytest.raises(InvalidInput, match="1025 items in one batch: at most 1024"):
             await collected(client.stream(groups(1, size=MAX_ITEMS + 1)))
+        with pytest.raises(InvalidInput, match="RESOURCE_EXHAUSTED"):
+            await client.score([ScoreItem("fen", "x" * (17 << 20))])
 
 
 async def test_a_source_that_fails_ends_the_stream(gated: GatedScorer) -> None:

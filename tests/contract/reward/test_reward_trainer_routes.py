@@ -85,3 +85,23 @@ async def test_a_graded_answer_has_a_score_too(http: httpx.AsyncClient) -> None:
     answered = await http.post("/v1/openrlhf", json=openrlhf_body("no board", label=label))
     assert answered.json()["scores"] == [0.0]
     assert answered.json()["rewards"] == [pytest.approx(-0.3)]
+
+
+@pytest.mark.parametrize("end", ["", "<|im_end|>", "</s><pad><pad>", "<|end|>\n"])
+async def test_marks_at_the_end_of_an_answer_are_no_part_of_it(http: httpx.AsyncClient, end: str) -> None:
+    for label, response, reward in (
+        ({"fen": FEN, "scheme": "delta+0.5*format"}, "<think>f7</think> \\boxed{Qxf7#}", 0.5),
+        ({"fen": FEN, "task": "game"}, "Qxf7#", 0.0),
+    ):
+        answered = await http.post("/v1/slime", json={"response": response + end, "label": label})
+        assert answered.json() == reward
+        body = {"query": [f"?{response}{end}"], "prompts": ["?"], "labels": [json.dumps(label)]}
+        assert (await http.post("/v1/openrlhf", json=body)).json()["rewards"] == [reward]
+
+
+async def test_an_answer_begins_with_the_mark_that_ends_its_prompt(http: httpx.AsyncClient) -> None:
+    prompt = "Your move?<|assistant|><think>\n"
+    sample = {"prompt": prompt, "response": "\\boxed{Qxf7#} or", "label": FEN}
+    assert (await http.post("/v1/slime", json=sample)).json() == -1.5
+    body = {"query": [f"{prompt}\\boxed{{Qxf7#}} or"], "prompts": [prompt], "labels": [FEN]}
+    assert (await http.post("/v1/openrlhf", json=body)).json()["rewards"] == [-1.5]

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -236,6 +237,24 @@ async def test_tinker() -> None:
 
 
 @pytest.mark.trainers
+async def test_tinker_keeps_the_reasoning_that_a_renderer_splits_off() -> None:
+    from tinker_cookbook.renderers import get_renderer
+    from tinker_cookbook.renderers.base import ParseTermination, TextPart, ThinkingPart
+    from transformers import AutoTokenizer
+
+    from rookery_bridges.questions import Question
+    from rookery_bridges.tinker import ChessEnv
+
+    renderer = get_renderer("role_colon", AutoTokenizer.from_pretrained(ROOT / "models" / "rook-tiny"))
+    parts = [ThinkingPart(type="thinking", thinking="e4?"), TextPart(type="text", text=" \\boxed{e4}")]
+    message = {"role": "assistant", "content": parts}
+    renderer.parse_response = lambda tokens: (message, ParseTermination.STOP_SEQUENCE)
+    env = ChessEnv(Question("q", [], FEN), renderer)
+    await env.step([])
+    assert env.answer == "<think>e4?</think> \\boxed{e4}"
+
+
+@pytest.mark.trainers
 @pytest.mark.uv
 def test_verifiers(questions: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path) -> None:
     """verifiers' own evaluation: the taskset by its name, a harness, an endpoint, and the traces."""
@@ -305,6 +324,18 @@ async def test_a_conversation_of_verifiers_that_ends_early_or_does_not_grow(
         assert trace.info.pop("end").endswith("1/2-1/2, context limit")
         assert trace.info == {"reward": 0.5}
         assert metrics == {"turns": 1, "result": 0.5}
+
+
+@pytest.mark.trainers
+async def test_verifiers_judge_the_reasoning_that_prime_rl_splits_off() -> None:
+    from verifiers.v1 import AssistantMessage
+
+    from rookery_bridges.verifiers import ChessData, ChessTask, ChessTaskConfig
+
+    message = AssistantMessage(content=BEST, reasoning_content="The queen hangs.")
+    trace = SimpleNamespace(last_reply=BEST, assistant_messages=[message], record_metric=lambda *metric: None)
+    task = ChessTask(ChessData(fen=FEN), ChessTaskConfig(scheme="delta+0.5*format"))
+    assert await task.reward(trace) == 0.5
 
 
 @pytest.mark.trainers
@@ -379,6 +410,20 @@ def test_inspect(
     metrics = {name: metric.value for name, metric in right.results.scores[0].metrics.items()}
     assert metrics["mean"] == pytest.approx((len(solved) - 1) / len(solved))
     assert metrics["solved"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.trainers
+def test_inspect_judges_the_reasoning_that_it_splits_off() -> None:
+    from inspect_ai.model import ChatMessageAssistant, ContentReasoning, ContentText, ModelOutput
+
+    from rookery_bridges import inspect_ai
+    from rookery_bridges.questions import Question
+
+    for content in (BEST, [ContentReasoning(reasoning="Why?"), ContentText(text=BEST)]):
+        output = ModelOutput.from_message(ChatMessageAssistant(content=content))
+        state = SimpleNamespace(output=output, metadata=asdict(Question("q", [], FEN)))
+        before = "" if content is BEST else "<think>Why?</think>"
+        assert inspect_ai._answer(state) == Answer(FEN, before + BEST)
 
 
 @pytest.mark.trainers

@@ -130,6 +130,7 @@ async def test_what_is_no_reward_is_a_fault(start: Start, module: str, name: str
         ("json:reward", "has no attribute 'reward'"),
         ("delta=json:loads", "'delta' is taken"),
         ("json:loads,json:loads", "'loads' is taken"),
+        ("json:JSONDecoder", "no scheme can name 'JSONDecoder'"),
         ("a b", "'a b'"),
         ("unheard_of", "no entry point 'unheard_of'"),
         ("http://localhost:1", "has no name"),

@@ -13,7 +13,7 @@ import pytest
 
 from rookery.trace import ScoreItem
 from rookery_bridges import Answer, RewardClient, RewardFault, client, trl
-from rookery_bridges.questions import ChangedAnswer, legal_change, read_questions, same_move
+from rookery_bridges.questions import ChangedAnswer, Question, legal_change, read_questions, same_move
 from tests.conftest import ROOT
 
 FEN = "8/4P1k1/8/8/8/8/1K6/8 w - - 0 1"
@@ -187,24 +187,35 @@ def test_a_token_with_odd_characters_is_not_quoted(monkeypatch: pytest.MonkeyPat
 
 
 def test_trl_gets_floats_from_texts_and_conversations(service: Service) -> None:
-    service.answers = [verdicts(VERDICT, VERDICT, VERDICT)]
+    service.answers = [verdicts(*[VERDICT] * 4)]
     logged: dict[str, float] = {}
     completions = [
         "plain",
         [{"role": "assistant", "content": "chat"}],
+        [{"role": "assistant", "reasoning_content": "why", "content": "apart"}],
         [
             {"role": "assistant", "content": [{"type": "text", "text": "parts"}]},
             {"role": "tool", "content": "-"},
         ],
     ]
     rewards = trl.reward(
-        completions, fen=[FEN] * 3, task=["P", "", None], prompts=[1, 2, 3], log_metric=logged.__setitem__
+        completions, fen=[FEN] * 4, task=["P", "", None, ""], prompts=range(4), log_metric=logged.__setitem__
     )
-    assert rewards == [-0.5] * 3
+    assert rewards == [-0.5] * 4
     assert logged == {"legal_rate": 1.0}
     items = json.loads(service.requests[0].content)["items"]
-    assert [item["response"] for item in items] == ["plain", "chat", "parts"]
-    assert [item.get("task") for item in items] == ["P", None, None]
+    assert [item["response"] for item in items] == ["plain", "chat", "<think>why</think>apart", "parts"]
+    assert [item.get("task") for item in items] == ["P", None, None, None]
+
+
+def test_an_answer_begins_with_the_opening_once_and_a_solution_is_judged(service: Service) -> None:
+    service.answers = [verdicts(*[VERDICT] * 4)]
+    solution = Question("q", [], FEN, solution="\\boxed{e4}").solved()
+    answers = [Answer(FEN, "a"), Answer(FEN, "<think>a"), Answer(FEN, "a", task="game"), solution]
+    RewardClient(opening="<think>").score(answers)
+    items = json.loads(service.requests[0].content)["items"]
+    sent = ["<think>a", "<think>a", "a", "<think></think>\\boxed{e4}"]
+    assert [item["response"] for item in items] == sent
 
 
 def test_components_are_functions_that_share_a_request_and_add_up(service: Service) -> None:

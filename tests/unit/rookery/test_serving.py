@@ -141,6 +141,16 @@ async def test_a_wrong_body_is_a_problem_that_quotes_it(bakery: Bakery, body: st
     assert response.json()["detail"].endswith(detail)
 
 
+async def test_a_body_that_is_not_called_json_is_told_so(bakery: Bakery) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}  # what curl sends by itself
+    async with running(bakery.service()) as client:
+        response = await client.post("/order", content='{"loaves": 1}', headers=form)
+    assert response.status_code == 422
+    assert response.json()["detail"].endswith(
+        f"the Content-Type is {form['content-type']!r}, not application/json"
+    )
+
+
 MANY = 1234
 
 
