@@ -3,6 +3,7 @@
 All slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
 """
 
+import errno
 import gc
 import importlib.util
 import os
@@ -126,7 +127,9 @@ def _guarded(command: Command, argv: list[str]) -> int:
         return 0
     except OSError as error:
         if error.filename is None:
-            raise
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return fail(RookeryError(f"rookery {command.name}: {error.strerror}"))
         return fail(SetupError(f"{error.strerror}: {os.fsdecode(error.filename)[:QUOTED_CHARS]!r}"))
 
 
