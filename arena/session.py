@@ -71,6 +71,7 @@ async def run(settings: ArenaEvaluateSettings, *, console: Console | None = None
         if settings.dry_run:
             console.print(_plan(settings, sources, players, store))
             return {}
+        await _check_budget(settings, players)
         reward = await stack.enter_async_context(
             RewardClient(settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S)
         )
@@ -113,6 +114,15 @@ async def run(settings: ArenaEvaluateSettings, *, console: Console | None = None
         )
     console.print(f"report: {settings.out / PAGE_FILE}", soft_wrap=True, highlight=False)
     return report
+
+
+async def _check_budget(settings: ArenaEvaluateSettings, players: Sequence[Player]) -> None:
+    for player in players if settings.budget_tokens else ():
+        if isinstance(player, ModelPlayer) and not await player.client.tells_tokens():
+            raise InvalidInput(
+                f"--budget-tokens: the server of {player.name} is not vLLM, so its answers have no token "
+                "count: use --budget-minutes"
+            )
 
 
 def _references(paths: Sequence[Path]) -> list[Published]:

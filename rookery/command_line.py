@@ -3,6 +3,7 @@
 All slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
 """
 
+import errno
 import gc
 import importlib.util
 import os
@@ -104,7 +105,7 @@ def _name(words: list[str]) -> str:
 
 
 def _guarded(command: Command, argv: list[str]) -> int:
-    from rookery.errors import QUOTED_CHARS, RookeryError, SetupError
+    from rookery.errors import RookeryError, SetupError
     from rookery.settings import fail
 
     try:
@@ -125,9 +126,18 @@ def _guarded(command: Command, argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        return fail(SetupError(f"{error.strerror}: {os.fsdecode(error.filename)[:QUOTED_CHARS]!r}"))
+        return _fail_of_system(command, error)
+
+
+def _fail_of_system(command: Command, error: OSError) -> int:
+    from rookery.errors import QUOTED_CHARS, RookeryError, SetupError
+    from rookery.settings import fail
+
+    if error.filename is None:  # a disk that filled up while something was written
+        return fail(RookeryError(f"rookery {command.name}: {error.strerror}"))
+    return fail(SetupError(f"{error.strerror}: {os.fsdecode(error.filename)[:QUOTED_CHARS]!r}"))
 
 
 def _execute(command: Command, argv: list[str]) -> int:

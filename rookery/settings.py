@@ -135,10 +135,14 @@ class Settings(BaseSettings):
 
     @field_validator("*")
     @classmethod
-    def _refuse_below_a_file(cls, value: Any) -> Any:
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, Path):
-                check_path(each)
+    def _check_paths(cls, value: Any) -> Any:
+        """Expands ~/ in paths, which shells leave in `--out=~/runs`, and refuses paths below a file."""
+        if isinstance(value, tuple):
+            return tuple(cls._check_paths(each) for each in value)
+        if isinstance(value, str | Path) and str(value).startswith("~/"):
+            value = type(value)(Path(value).expanduser())
+        if isinstance(value, Path):
+            check_path(value)
         return value
 
     def unread(self) -> Mapping[str, str]:

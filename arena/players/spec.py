@@ -37,7 +37,7 @@ _NEEDS_SERVER = ("model:", "run:")
 PLAYER_SETTINGS = ("player", "players", "specs", "opponent", "referee")
 """The settings of commands that name players. What they name is checked by `check_players`."""
 
-_OMITTED = "(seed|temperature|top_p|max_tokens)"
+_OMITTED = "(n|seed|temperature|top_p|max_tokens)"
 """A field of a request that a player may leave out."""
 
 

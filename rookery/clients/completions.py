@@ -30,8 +30,8 @@ class _ChatApi:
 
     def text(self, choice: dict[str, Any], opening: str) -> str:
         message = choice["message"]
-        if message.get("reasoning") or message.get("reasoning_content"):
-            opening = ""  # the server has taken the reasoning out
+        if reasoning := message.get("reasoning") or message.get("reasoning_content"):
+            opening = f"<think>{_text_of(reasoning)}</think>"  # which the server has taken out
         return opening + _text_of(message["content"])
 
     def token_logprobs(self, choice: dict[str, Any]) -> list[float]:

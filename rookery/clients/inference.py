@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from os.path import commonprefix
@@ -114,6 +114,9 @@ class InferenceClient:
         Raises `PeerFault` if it does not answer."""
         if self._is_vllm is None:
             response = await self._request("GET", "/v1/models")
+            if response.status_code == 404:  # not every API lists its models
+                self._is_vllm = False
+                return False
             with _parsing(response):
                 self._is_vllm = any(card.get("owned_by") == "vllm" for card in _body(response)["data"])
         return self._is_vllm
@@ -132,7 +135,8 @@ class InferenceClient:
         """Samples `count` completions with token ids and log-probabilities; number i has seed `seed + i`.
 
         Without `tokens`, only what every OpenAI-compatible server knows is sent (so no `top_k`), and the
-        completions have neither token ids nor log-probabilities. `thinking` switches the thinking of a chat
+        completions have neither token ids nor log-probabilities. Many such servers ignore `n`: they are asked
+        again for the completions that are missing. `thinking` switches the thinking of a chat
         template that can; None leaves it to the server.
 
         Raises:
@@ -175,14 +179,26 @@ class InferenceClient:
                     opening = await self._opening_of(body["prompt_token_ids"], thinking=thinking)
             choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
             indices = [int(choice["index"]) for choice in choices]
-            if indices != list(range(count)):
+            if indices != list(range(count if tokens else min(count, max(1, len(indices))))):
                 raise ValueError(f"{len(indices)} choices instead of {count}: {indices}")
-            return Generation(
+            generation = Generation(
                 prompt_token_ids=api.prompt_token_ids(body) if tokens else (),
                 completions=tuple(
                     read_completion(api, c, seed=seed, tokens=tokens, opening=opening) for c in choices
                 ),
             )
+        if len(indices) == count:
+            return generation
+        rest = await self.complete(
+            prompt,
+            model=model,
+            count=count - len(indices),
+            sampling=sampling,
+            seed=seed + len(indices),
+            tokens=False,
+            thinking=thinking,
+        )
+        return replace(generation, completions=generation.completions + rest.completions)
 
     async def ending_logprobs(
         self,
@@ -349,8 +365,16 @@ def _parsing(response: httpx.Response) -> Iterator[None]:
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        request = response.request
-        raise PeerFault(f"{request.method} {request.url}: cannot read the answer: {error!r}") from error
+        request, answer = response.request, _text(response)[:200]
+        raise PeerFault(
+            f"{request.method} {request.url}: cannot read the answer {answer!r}: {error!r}"
+        ) from error
+
+
+def _text(response: httpx.Response) -> str:
+    """The text of an answer without the request's key, which servers may quote."""
+    key = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
+    return response.text.replace(key, MASK) if key else response.text
 
 
 def _body(response: httpx.Response) -> dict[str, Any]:
@@ -358,13 +382,11 @@ def _body(response: httpx.Response) -> dict[str, Any]:
         with _parsing(response):
             body = response.json()
             if not isinstance(body, dict):
-                raise TypeError(f"not a JSON object: {response.text[:100]!r}")
+                raise TypeError("not a JSON object")
             return body
     kind = _ERRORS.get(response.status_code, PeerFault)
-    request, detail = response.request, response.text
+    request, detail = response.request, _text(response)
     if kind is InvalidInput and any(words in detail for words in _CONTEXT_EXCEEDED):
         kind = ContextExceeded
-    if key := request.headers.get("Authorization", "").removeprefix("Bearer "):
-        detail = detail.replace(key, MASK)  # servers quote a wrong key
     remedy = f" ({REMEDY}; for a player, key-env or key-file)" if response.status_code == 401 else ""
     raise kind(f"{request.method} {request.url}: {response.status_code} {detail[:500]}{remedy}")

@@ -116,8 +116,8 @@ class SftSettings(FinetuneSettings, env_prefix="SFT_", help_group="sft"):
     """Run of the same base whose adapter is trained further: a name, folder or URL, and the version after
     an @."""
     data: PathOrUrl
-    """JSON lines of {"messages": [...]} that end with the assistant's; or Parquet with the columns messages,
-    or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""
+    """JSON lines or Parquet with messages, of which the last is the assistant's; or with prompt and answer,
+    chosen or completion. A path, or s3://bucket/key."""
     eval_data: PathOrUrl | None = None
     """Examples in the same format for evaluation. Their loss and perplexity are written to metrics.jsonl."""
     style: StyleName | None = None

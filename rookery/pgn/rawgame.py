@@ -68,7 +68,7 @@ class RawGame(NamedTuple):
     def id(self) -> str:
         """16 hex digits that depend only on start and moves, so the same game in two files has the same id.
 
-        >>> RawGame(1, b'[White "A"]\\n1. e4 {best by test} e5 2. Nf3+ *').id == RawGame(7, b"e4 e5 Nf3").id
+        >>> RawGame(1, b'[White "A"]\\n1. e4 {best} (1. d4) e5 2. Nf3+ *').id == RawGame(7, b"e4 e5 Nf3").id
         True
         """
         tags, moves = self.sections()
@@ -77,6 +77,10 @@ class RawGame(NamedTuple):
         plain = _NOT_MOVES.sub(b"", moves) if plain is None else plain
         if not plain.isascii():
             plain = decode(plain).translate(GLYPHS).encode()
+        if b"(" in plain:
+            plain = _without_side_lines(plain)
+        if b"0-0" in plain:
+            plain = plain.replace(b"0-0-0", b"O-O-O").replace(b"0-0", b"O-O")
         return id_of(_START.findall(tags), plain)
 
     def sections(self) -> tuple[bytes, bytes]:
@@ -97,6 +101,18 @@ def without_comments(moves: bytes) -> bytes | None:
     if braces != _BRACES * (len(braces) // 2):
         return None
     return b"".join(moves.replace(b"}", b"{").split(b"{")[::2])
+
+
+def _without_side_lines(moves: bytes) -> bytes:
+    parts, depth = [], 0
+    for part in re.split(rb"([()])", moves):
+        if part == b"(":
+            depth += 1
+        elif part == b")":
+            depth -= 1
+        elif depth <= 0:
+            parts.append(part)
+    return b"".join(parts)
 
 
 def without_en_passant(moves: bytes) -> bytes:

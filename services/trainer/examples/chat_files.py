@@ -7,7 +7,7 @@ the process. Of a Parquet file, only the needed columns are loaded, as a compact
 import json
 import logging
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.chats import Chat, parse_chat, parse_completion, tokenize
+from services.trainer.examples.chats import Chat, file_start, parse_chat, parse_completion, tokenize
 from services.trainer.examples.rows import TokenizedExample
 from services.trainer.examples.survey import Survey
 
@@ -47,11 +47,8 @@ class Chats(Protocol):
 
 def open_chats(path: Path) -> Chats:
     """Opens the conversations of a file, whose format is recognised by its first bytes. Raises `InvalidInput`
-    if it is missing, has no example, or has no column of conversations."""
-    if not path.is_file() or path.stat().st_size == 0:
-        raise InvalidInput(f"no examples in {str(path)!r}: the file is missing or empty")
-    with path.open("rb") as source:
-        start = source.read(4)
+    if it is missing, compressed, has no example, or has no column of conversations."""
+    start = file_start(path, "examples")
     kind = ParquetChats if start == b"PAR1" else JsonChats if start.lstrip()[:1] == b"[" else JsonlChats
     chats: Chats = kind(path)
     if not len(chats):
@@ -60,9 +57,7 @@ def open_chats(path: Path) -> Chats:
 
 
 class JsonlChats:
-    """A JSONL file of `{"messages": [...]}`, with or without `alternatives`, or of `{"prompt": "...",
-    "completion": "..."}`. Blank lines are skipped.
-    """
+    """A JSONL file, a chat on each line (see `_chat_of`). Blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,9 +72,11 @@ class JsonlChats:
             file.seek(self._starts[index])
             line = file.readline().rstrip(b"\n")
         try:
-            return _chat_of(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
+            row = json.loads(line)
+        except ValueError as error:
             raise InvalidInput(f"{self._place(index)}: not a chat example: {line[:120]!r}") from error
+        try:
+            return _chat_of(row)
         except InvalidInput as error:
             raise InvalidInput(f"{self._place(index)}: {error}") from error
 
@@ -107,29 +104,22 @@ class JsonChats:
         row = self._rows[index]
         try:
             return _chat_of(row if isinstance(row, Mapping) else {"messages": row})
-        except (KeyError, TypeError, InvalidInput) as error:
+        except InvalidInput as error:
             place = f"{self.path}, conversation {index + 1}"
             raise InvalidInput(f"{place}: not a chat example: {error}: {str(row)[:120]!r}") from error
 
 
 class ParquetChats:
-    """A Parquet file with `messages`, or with `prompt` and `answer` (annotations, tasks) or `chosen` (pairs).
-    An optional column `alternatives` holds soft targets."""
+    """A Parquet file, a chat in each row (see `_chat_of`)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             names = pq.read_schema(path).names
-            self._answer = next((name for name in ("messages", "answer", "chosen") if name in names), "")
-            columns = [self._answer] if self._answer == "messages" else ["prompt", self._answer]
-            if not set(columns) <= set(names):
-                raise InvalidInput(
-                    f"{path} has columns {', '.join(names)}: "
-                    "it needs messages, or prompt and answer, or prompt and chosen"
-                )
-            self._columns = columns
             soft = ["alternatives"] if "alternatives" in names else []
-            self._table = _read_table(path, columns + soft)
+            self._table = _read_table(path, _columns(names) + soft)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
         except (pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{path} is not a Parquet file: {error}") from error
 
@@ -138,10 +128,8 @@ class ParquetChats:
 
     def __getitem__(self, index: int) -> Chat:
         (row,) = self._table.slice(index, 1).to_pylist()
-        if self._answer != "messages" and isinstance(row[self._answer], str):
-            row[self._answer] = [{"role": "assistant", "content": row[self._answer]}]
         try:
-            return parse_chat(row, *self._columns)
+            return _chat_of(row)
         except InvalidInput as error:
             raise InvalidInput(f"{self.path}, row {index}: {error}") from error
 
@@ -152,7 +140,7 @@ def _read_table(path: Path, columns: list[str]) -> pa.Table:
     for batch in file.iter_batches(256, columns=columns):
         size += batch.nbytes
         if size > MAX_TABLE_BYTES:
-            raise InvalidInput(f"{path}: its chats have more than {MAX_TABLE_BYTES} bytes: split the file")
+            raise InvalidInput(f"its chats have more than {MAX_TABLE_BYTES} bytes: split the file")
         batches.append(batch)
     return pa.Table.from_batches(batches).combine_chunks() if batches else file.schema_arrow.empty_table()
 
@@ -233,11 +221,47 @@ class ChatExamples:
         places = iter(range(count))
         while chunk := list(islice(places, _TOKENISED_AT_ONCE)):
             chats = [self._chats[place] for place in chunk]
-            for place, chat, example in zip(chunk, chats, tokenize(chats, self._tokenizer), strict=True):
+            try:
+                examples = tokenize(chats, self._tokenizer)
+            except InvalidInput:
+                for place, chat in zip(chunk, chats, strict=True):
+                    self._check(place, chat)
+                raise
+            for place, chat, example in zip(chunk, chats, examples, strict=True):
                 yield place, chat, example
                 if (place + 1) % _LINE_EVERY == 0:
                     logger.info("measured %d of %d examples in %s", place + 1, count, self._chats.path)
 
+    def _check(self, place: int, chat: Chat) -> None:
+        """Raises `InvalidInput`, with the number of the chat, if it cannot be tokenised."""
+        try:
+            tokenize([chat], self._tokenizer)
+        except InvalidInput as error:
+            raise InvalidInput(f"{self._chats.path}, example {place + 1}: {error}") from error
 
-def _chat_of(row: Mapping[str, Any]) -> Chat:
-    return parse_completion(row) if "completion" in row else parse_chat(row, "messages")
+
+def _columns(names: Collection[str]) -> list[str]:
+    """The columns that make a chat. Raises `InvalidInput` if there are none."""
+    if "messages" in names:
+        return ["messages"]
+    answer = next((name for name in ("answer", "chosen", "completion") if name in names), None)
+    if answer is None or "prompt" not in names:
+        raise InvalidInput(
+            f"there is {', '.join(names)}: a chat has messages, or prompt and answer, chosen or completion"
+        )
+    return ["prompt", answer]
+
+
+def _chat_of(row: Any) -> Chat:
+    """The chat of `messages`; or of a `prompt` of messages with an `answer` (annotations, tasks), `chosen`
+    (pairs) or `completion`, messages or the assistant's text; or of two plain texts, `prompt` and
+    `completion`. `alternatives` are soft targets. Raises `InvalidInput` if it is malformed."""
+    if not isinstance(row, Mapping) or not isinstance(row.get("alternatives"), list | None):
+        raise InvalidInput(f"not a chat example: {str(row)[:120]!r}")
+    columns = _columns(row)
+    answer = row[columns[-1]]
+    if columns[-1] == "completion" and not isinstance(answer, list):
+        return parse_completion(row)
+    if isinstance(answer, str) and len(columns) > 1:
+        row = {**row, columns[-1]: [{"role": "assistant", "content": answer}]}
+    return parse_chat(row, *columns)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
@@ -26,6 +27,21 @@ token after each answer."""
 
 _MARK = "\ue000"
 """A private character, as an answer after which a template writes what it writes after each."""
+
+
+_COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"BZh", b"\xfd7zX")
+"""The first bytes of zstd, gzip, bzip2 and xz."""
+
+
+def file_start(path: Path, what: str) -> bytes:
+    """The first bytes of a file of `what`. Raises `InvalidInput` if it is missing, empty or compressed."""
+    if not path.is_file() or path.stat().st_size == 0:
+        raise InvalidInput(f"no {what} in {str(path)!r}: the file is missing or empty")
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start.startswith(_COMPRESSED):
+        raise InvalidInput(f"{str(path)!r} is compressed: decompress it first")
+    return start
 
 
 @dataclass(frozen=True, slots=True)

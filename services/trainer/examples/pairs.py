@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.chats import Chat, Messages, join_messages, tokenize
+from services.trainer.examples.chats import Chat, Messages, file_start, join_messages, tokenize
 from services.trainer.examples.rows import TokenizedExample
 from services.trainer.examples.survey import Survey
 
@@ -163,10 +163,7 @@ def _digest(text: str) -> bytes:
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    if not path.is_file() or path.stat().st_size == 0:
-        raise InvalidInput(f"no pairs in {str(path)!r}: the file is missing or empty")
-    with path.open("rb") as source:
-        parquet = source.read(4) == b"PAR1"
+    parquet = file_start(path, "pairs") == b"PAR1"
     yield from _parquet_rows(path) if parquet else _json_rows(path)
 
 

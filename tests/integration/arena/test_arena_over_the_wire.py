@@ -46,6 +46,7 @@ class PolicyServer:
     """Speaks the part of vLLM's interface that the arena asks: BEFORE often errs, AFTER seldom."""
 
     failures: int = 0
+    owner: str = "vllm"
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     def app(self) -> FastAPI:
@@ -60,7 +61,7 @@ class PolicyServer:
         return one_token(body)
 
     async def models(self) -> dict[str, Any]:
-        return {"data": [{"id": name, "owned_by": "vllm"} for name in (BEFORE, AFTER)]}
+        return {"data": [{"id": name, "owned_by": self.owner} for name in (BEFORE, AFTER)]}
 
     async def complete(self, request: Request) -> dict[str, Any]:
         body = await request.json()
@@ -189,6 +190,10 @@ async def test_a_dry_run_asks_nothing_and_a_budget_stops(settings, policy_server
     row = next(line for line in shown.getvalue().splitlines() if AFTER in line)
     assert row.split() == [AFTER, "30", "0", "at", "most", "960", "unknown"]
     limited = changed(dry, dry_run=False, budget_tokens=20)
+    policy_server.owner = "somebody"
+    with pytest.raises(InvalidInput, match=r"--budget-tokens: the server of .* is not vLLM"):
+        await run(limited, console=QUIET)
+    policy_server.owner = "vllm"
     with pytest.raises(RookeryError, match="the budget of 20 tokens is spent: the answers have 2"):
         await run(changed(limited, concurrency=1), console=QUIET)
     asked = len(policy_server.requests)

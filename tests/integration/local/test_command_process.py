@@ -52,6 +52,14 @@ def test_players_without_a_server_pass_through() -> None:
     assert done.stdout.splitlines() == specs
 
 
+def test_a_full_disk_is_an_error_of_one_line() -> None:
+    command = [sys.executable, "-m", "launcher", "data", "sample", "--count", "1"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: rookery data sample: No space left on device\n"
+
+
 @pytest.mark.parametrize(
     ("words", "absent"),
     [("check x", "commentary"), ("data stats x", "chess_datasets"), ("score x y", "services.reward")],

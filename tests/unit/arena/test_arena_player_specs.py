@@ -47,7 +47,7 @@ from tests.commands import call
         ("http://h:1", "the model's name is missing"),
         ("http://h:1#m,style=prose", "style: choose from .* \\(got 'prose'\\)"),
         ("http://h:1#m,max_tokens=3", "'max_tokens=3' is not NAME=VALUE"),
-        ("http://h:1#m,omit=seed+n", "omit: .*pattern"),
+        ("http://h:1#m,omit=seed+x", "omit: .*pattern"),
         ("http://h:1#m,tokens-field=", "tokens-field: .*pattern"),
         ("http://h:1#m,vote=1", "vote: .* greater than or equal to 2"),
         ("http://h:1#m,vote=4,best-of=4", "vote= and best-of= exclude each other"),

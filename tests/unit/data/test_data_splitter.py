@@ -89,10 +89,12 @@ def test_the_id_is_the_moves() -> None:
         '[White "Nf3"]\n1. e4 e5 2. Nf3 *',
         "1. e4! {b4 was better} e5 ; or c5\n2. Nf3+ 1-0",
         "1.e4 e5 2.Nf3",
+        "1. e4 (1. d4 d5 (1... Nf6 {:-)} 2. c4) 2. c4) 1... e5 2. Nf3 (2. f4) *",
     ]
     other = ["1. e4 e5 2. Nf3 Nc6 *", '[FEN "x"]\n1. e4 e5 2. Nf3 *', ""]
     assert {RawGame(7, text.encode()).id for text in same} == {plain.id}
     assert plain.id not in {RawGame(1, text.encode()).id for text in other}
+    assert RawGame(1, b"5. 0-0 0-0-0 1-0").id == RawGame(1, b"5. O-O O-O-O 1-0").id
 
 
 COMMENT = st.text(alphabet="ab {[;(\n1-0*", max_size=20).filter(lambda text: "\n\n[" not in text)

@@ -316,7 +316,7 @@ async def test_content_in_chunks_is_read_as_text(
     ask: dict[str, Any] = {"model": "m", "count": 1, "sampling": Sampling(), "seed": 3, "tokens": False}
     async with inference(monkeypatch, reply) as (client, _):
         if text is None:
-            with pytest.raises(PeerFault, match="cannot read the answer"):
+            with pytest.raises(PeerFault, match=r"cannot read the answer .*index"):
                 await client.complete(PROMPT, **ask)
         else:
             assert (await client.complete(PROMPT, **ask)).completions[0].text == text
@@ -363,7 +363,7 @@ async def test_a_prompt_that_cannot_be_read_is_a_fault_of_the_server() -> None:
         ("<|im_start|>assistant\n<think>\n\n</think>\n\n", None, "text 0"),
         ("<|im_start|>assistant\n", None, "text 0"),
         (None, None, "text 0"),
-        ("<think>", "taken out by the server", "text 0"),
+        ("<think>", "taken out", "<think>taken out</think>text 0"),
     ],
 )
 async def test_answers_begin_with_the_mark_that_the_prompt_ends_with(
@@ -377,10 +377,10 @@ async def test_answers_begin_with_the_mark_that_the_prompt_ends_with(
         ask = partial(client.complete, model="m", count=1, sampling=Sampling(), seed=0)
         assert [(await ask(PROMPT)).completions[0].text for _ in range(2)] == [text] * 2
         begun = replace(PROMPT, messages=(*PROMPT.messages, Message("assistant", "\\boxed{")))
-        assert (await ask(begun)).completions[0].text == "text 0"
+        assert (await ask(begun)).completions[0].text == (text if reasoning else "text 0")
         client.opening = "<think>"
         assert (await ask(PROMPT, tokens=False)).completions[0].text == (
-            "text 0" if reasoning else "<think>text 0"
+            text if reasoning else "<think>text 0"
         )
 
 
@@ -393,6 +393,23 @@ async def test_fields_are_renamed_and_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert server.sent.keys() == {"model", "messages", "n", "top_p", "max_completion_tokens"}
 
 
+async def test_a_server_that_knows_no_n_is_asked_again() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent = json.loads(request.content)
+        asked.append((sent["n"], sent["seed"]))
+        only = {"index": 0, "message": {"content": f"a{sent['seed']}"}, "finish_reason": "stop"}
+        return httpx.Response(200, json={"choices": [only]})
+
+    async with InferenceClient("http://inference:8000", transport=httpx.MockTransport(answer)) as client:
+        generation = await client.complete(
+            PROMPT, model="m", count=3, sampling=Sampling(), seed=5, tokens=False
+        )
+    assert asked == [(3, 5), (2, 6), (1, 7)]
+    assert [(c.text, c.seed) for c in generation.completions] == [("a5", 5), ("a6", 6), ("a7", 7)]
+
+
 async def test_only_vllm_tells_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, expected in [("vllm", True), ("openai", False)]:
         reply = httpx.Response(200, json={"data": [{"id": "m", "owned_by": owner}]})
@@ -401,6 +418,8 @@ async def test_only_vllm_tells_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(server.requests) == 1
             assert "Authorization" not in server.requests[0].headers
         monkeypatch.undo()
+    async with inference(monkeypatch, httpx.Response(404, text="no such page")) as (client, _):
+        assert not await client.tells_tokens(), "not every API lists its models"
 
 
 @pytest.mark.parametrize("body", [{}, {"data": [{}]}, {"data": ["m"]}])

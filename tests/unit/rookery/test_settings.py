@@ -112,6 +112,21 @@ def test_a_wrong_variable_is_named_with_its_value(
         parse()
 
 
+def test_the_home_folder_is_expanded_where_shells_leave_it(
+    toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Oven(Settings, env_prefix="OVEN_"):
+        out: Path
+        model: str
+        names: Several[tuple[str, ...]] = ()
+
+    monkeypatch.setenv("HOME", str(toml.parent))
+    toml.write_text('[oven]\nmodel = "~/rye"\nnames = ["~/a", "b~/c"]\n')
+    settings = Oven.parse(["--out=~/bread"], prog="oven")
+    assert settings.out == toml.parent / "bread"
+    assert (settings.model, settings.names) == (f"{toml.parent}/rye", (f"{toml.parent}/a", "b~/c"))
+
+
 def test_a_flag_of_several_values_is_repeatable_and_leaves_them_intact() -> None:
     names = ["a,b", "[ab]*", ' "c"', "\\d", "{e}", "7", "-", "*"]
     settings = parse("--names", *names[:3], "--sizes", "750", "500", "--names", *names[3:])

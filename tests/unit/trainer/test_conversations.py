@@ -66,7 +66,7 @@ def test_a_prompt_and_its_completion_have_no_template(name: str, tmp_path: Path)
     [example] = ChatExamples(chats, TOKENIZERS[name], max_length=99).examples([0])
     assert TOKENIZERS[name].decode(example.prompt_ids) == "Moves:\n"
     assert TOKENIZERS[name].decode(example.answers[0]) == "e4\ne5\n" + TOKENIZERS[name].eos_token
-    path.write_text(json.dumps(text | {"prompt": [{"role": "user", "content": "?"}]}) + "\n")
+    path.write_text(json.dumps(text | {"prompt": [QUESTION]}) + "\n")
     with pytest.raises(InvalidInput, match=f"{path}:1: prompt is not text"):
         open_chats(path)[0]
 
@@ -192,12 +192,20 @@ def test_a_length_that_leaves_out_more_than_a_tenth_is_refused_with_the_lengths(
         {"messages": [QUESTION, ANSWER]},
         {"prompt": [QUESTION], "answer": "e4", "id": "x"},
         {"prompt": [QUESTION], "chosen": [ANSWER], "rejected": [{"role": "assistant", "content": "a3"}]},
+        {"prompt": [QUESTION], "completion": [ANSWER]},
+        {"prompt": QUESTION["content"], "completion": "e4"},
     ],
-    ids=["messages", "annotations", "pairs"],
+    ids=["messages", "annotations", "pairs", "conversational", "plain"],
 )
-def test_parquet_is_read_in_the_forms_of_the_data_service(tmp_path: Path, row: dict[str, object]) -> None:
-    pq.write_table(pa.Table.from_pylist([row, row]), tmp_path / "x.parquet")
-    chats = open_chats(tmp_path / "x.parquet")
+@pytest.mark.parametrize("name", ["x.jsonl", "x.parquet"])
+def test_rows_are_read_in_the_forms_of_rookery_and_trl(
+    tmp_path: Path, name: str, row: dict[str, object]
+) -> None:
+    path = tmp_path / name
+    path.write_text(f"{json.dumps(row)}\n" * 2)
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist([row, row]), path)
+    chats = open_chats(path)
     assert len(chats) == 2
     assert chats[1].messages == [QUESTION, ANSWER]
     assert len(ChatExamples(chats, TOKENIZERS["plain"], max_length=50)) == 2
@@ -245,10 +253,14 @@ def test_a_file_without_examples_is_refused(tmp_path: Path) -> None:
             open_chats(tmp_path / name)
 
 
-def test_a_template_that_refuses_a_chat_says_why() -> None:
-    strict = _bytes_tokenizer("{{ raise_exception('roles must alternate') }}")
-    with pytest.raises(InvalidInput, match=r"the chat template rejects .*: roles must alternate"):
-        tokenize([Chat([QUESTION, ANSWER])], strict)
+def test_a_chat_that_the_template_refuses_is_named_with_the_reason(tmp_path: Path) -> None:
+    strict = _bytes_tokenizer(
+        "{% if messages[-1].content == 'd4' %}{{ raise_exception('no d4') }}{% endif %}"
+    )
+    strict.chat_template += TEMPLATES["chatml"]
+    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "d4", "e5"))
+    with pytest.raises(InvalidInput, match=r"x.jsonl, example 2: the chat template rejects .*: no d4"):
+        ChatExamples(chats, strict, max_length=99)
 
 
 def test_parquet_of_which_a_few_bytes_become_gigabytes_is_refused(
@@ -264,7 +276,7 @@ def test_parquet_of_which_a_few_bytes_become_gigabytes_is_refused(
 
 def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{"fen": "x"}]), tmp_path / "x.parquet")
-    with pytest.raises(InvalidInput, match="has columns fen"):
+    with pytest.raises(InvalidInput, match=r"x.parquet: there is fen: a chat has messages"):
         open_chats(tmp_path / "x.parquet")
     (tmp_path / "y.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(InvalidInput, match="not a Parquet file"):
@@ -277,6 +289,10 @@ def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
         ("", "missing or empty"),
         ('{"messages": [{"role": "user", "content": "x"}]}\n', r"moves.jsonl:1: the last message"),
         ('{"messages": "e4"}\n', r"moves.jsonl:1: not a list of messages: 'e4'"),
+        ('{"conversations": []}\n', r"moves.jsonl:1: there is conversations: a chat has messages, or prompt"),
+        ('[["e4"]]', r"moves.jsonl, conversation 1: not a chat example: not a message of role and content"),
+        ("4\n", r"moves.jsonl:1: not a chat example: '4'"),
+        ("BZh9", r"moves.jsonl' is compressed: decompress it first"),
         ('{"messages": [{"role": "assistant", "content": "\\ud800"}]}\n', r"moves.jsonl:1: not a message"),
         ('{"messages": ["e4"]}\n', r"moves.jsonl:1: not a message of role and content: 'e4'"),
         ('{"messages": [{"role": "assistant", "content": null}]}\n', r"moves.jsonl:1: not a message"),
@@ -405,7 +421,7 @@ def test_a_json_file_has_a_list_of_conversations(tmp_path: Path) -> None:
         ("[]", "it has no rows"),
         ("[[", "analysis.json is not JSON"),
         ('[["e4"]]', "analysis.json, conversation 1: .* not a message of role and content: 'e4'"),
-        ('[{"text": 1}]', "analysis.json, conversation 1: not a chat example: 'messages'"),
+        ('[{"text": 1}]', "analysis.json, conversation 1: not a chat example: there is text"),
     ):
         path.write_text(content)
         with pytest.raises(InvalidInput, match=complaint):
