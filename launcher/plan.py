@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from launcher import redis_server
 from launcher.memory import CONTEXT_GIB, GIB, MOST_TOKENS, GpuShares, divide, needs_of
 from launcher.runs import recorded_name
-from launcher.services import SERVICES, ServiceSettings, check_names, resolve
+from launcher.services import SERVICES, ServiceSettings, check_names, resolve, with_effect
 from launcher.settings import Overrides, UpSettings
 from rookery import devices, hub
 from rookery.engines.player import engine_player
@@ -341,7 +341,9 @@ def _command(name: str, plan: Plan) -> ServiceCommand:
 def _resolve(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> ServiceSettings:
     """The settings of one service. Raises `SetupError` if one is wrong, or `--set` has one that the run
     decides."""
-    decided, assigned = _decided_settings(name, settings, plan), overrides.values(name)
+    decided = _decided_settings(name, settings, plan)
+    kept = Overrides(settings._kept).values(name)
+    assigned = with_effect(name, decided, overrides.values(name), kept=kept.keys())
     defaults: dict[str, tuple[object, str]] = {}
     if name == "inference" and not decided.get("full_weights"):
         rank = plan.trainer.lora_rank

@@ -47,7 +47,8 @@ def settle_settings(requested: S) -> S:
 
     A new run has the style and the length of answers of its model, unless they are given.
 
-    Each assignment in `set` is kept until the same setting is assigned again. A run without a name gets a new
+    Each assignment in `set` is kept until the same setting is assigned again, and ignored while others leave
+    it without effect. A run without a name gets a new
     one. Raises `SetupError` if the settings file of the run cannot be read, or has a wrong value; or the
     model is not here, or nothing tells its style.
     """
@@ -59,10 +60,12 @@ def settle_settings(requested: S) -> S:
     explicit = requested.model_dump(include=requested.model_fields_set, mode="json")
     assigned = {text.partition("=")[0]: text for text in (*stored.get("set", ()), *explicit.get("set", ()))}
     try:
-        return type(requested).model_validate({**stored, **explicit, "set": tuple(assigned.values())})
+        settled = type(requested).model_validate({**stored, **explicit, "set": tuple(assigned.values())})
     except ValidationError as error:
         path = requested.runs_dir / requested.run / SETTINGS_FILE
         raise SetupError(f"{str(path)!r}: {validation_message(error.errors())}") from error
+    settled._kept = frozenset(assigned.values()) - frozenset(explicit.get("set", ()))
+    return settled
 
 
 def _of_model(requested: UpSettings) -> dict[str, Any]:

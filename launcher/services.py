@@ -1,12 +1,14 @@
 """The services that `rookery serve` starts, and how settings reach them."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
 from rookery.commands import COMMANDS
+from rookery.config.conditions import ConditionalSettings
 from rookery.errors import SetupError
 from rookery.flags import meant
 from rookery.masking import mask_setting
@@ -103,6 +105,17 @@ def resolve(
             resolved, origins={**resolved.origins, **{name: origin for name, (_, origin) in unset.items()}}
         )
     return ServiceSettings(settings, origins)
+
+
+def with_effect(
+    service: str, decided: Mapping[str, object], assigned: Mapping[str, str], *, kept: Collection[str]
+) -> dict[str, str]:
+    """`assigned` without those that the run has `kept` and that have no effect beside the others."""
+    kind, unread = SERVICES[service].settings_class, dict[str, str]()
+    if kept and issubclass(kind, ConditionalSettings):
+        with suppress(ValidationError):  # `resolve` says what is wrong
+            unread = kind(**{**decided, **assigned}).unread()
+    return {name: text for name, text in assigned.items() if name not in kept or name not in unread}
 
 
 def _boolean(service: str, name: str, text: str) -> bool:

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+)
 
 from launcher.services import SERVICES
 from rookery.access import AccessSettings
@@ -101,6 +109,8 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     serves and trains in turns, else the CPU."""
     set: Assignments = ()
     """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
+    _kept: frozenset[str] = PrivateAttr(default=frozenset())
+    """Those of `set` that are not given now: a resumed run keeps them."""
 
     @property
     def generated(self) -> bool:

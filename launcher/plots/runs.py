@@ -14,7 +14,8 @@ from rookery.remote import find_run
 
 INCIDENTAL = {
     "seed", "run", "runs_dir", "run_dir", "out", "redis_url", "steps", "minutes", "max_steps",
-    "inference_urls", "host", "port", "keep", "threads", "preset", "mlflow",
+    "inference_urls", "host", "port", "keep", "threads", "preset", "mlflow", "report_to", "store",
+    "adapter_store", "device", "inference_device", "trainer_device", "view",
 }  # fmt: skip
 """Settings in which two runs of one configuration may differ."""
 
@@ -107,7 +108,8 @@ def _current(name: str, value: Any) -> Any:
     """The value of a setting, with the present name of a divergence."""
     if name == "set":  # assignments such as `trainer.kl=forward`
         parts = [assignment.partition("=") for assignment in value]
-        return [f"{key}={_current(key.rpartition('.')[2], text)}" for key, _, text in parts]
+        named = [(key, key.rpartition(".")[2], text) for key, _, text in parts]
+        return [f"{key}={_current(own, text)}" for key, own, text in named if own not in INCIDENTAL]
     return KL_ALIASES.get(value, value) if name == "kl" else value
 
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from rookery.config.objective import KlKind
 from rookery.config.trainer import TrainerSettings
 from services.trainer.batches.advantages import gae, token_rewards
 from services.trainer.batches.micro_batches import collate
-from services.trainer.batches.rows import Batch, FiguresByTurn, Row
+from services.trainer.batches.rows import Batch, FiguresByTurn, Row, normaliser
 from services.trainer.losses.surrogate import value_losses
 from services.trainer.model.policy import Policy
 from services.trainer.training.statistics import MicroBatchStats, PendingStats, batch_stats
@@ -35,11 +36,12 @@ from services.trainer.training.update import (
 
 @dataclass(frozen=True, slots=True)
 class TokenEstimates:
-    """For each token of a completion: its value before the step, its advantage and its return."""
+    """For each token of a completion: its value before the step, its advantage, its return and its k1."""
 
     values: list[float]
     advantages: list[float]
     returns: list[float]
+    penalties: list[float]
 
 
 Estimates = Mapping[int, Sequence[TokenEstimates]]
@@ -64,11 +66,11 @@ def ppo_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInp
     batch = inputs.batch()
     estimates = _estimate(policy, batch, inputs)
     updates = [
-        _mini_batch_update(policy, optimizer, rows, batch=batch, estimates=estimates, inputs=inputs)
+        _mini_batch_update(policy, optimizer, rows, estimates=estimates, inputs=inputs)
         for rows in _mini_batches(batch.rows, step=inputs.step, settings=inputs.settings)
     ]
     return UpdateStats(
-        losses=_statistics(updates, estimates),
+        losses=_statistics(updates, estimates, kl=inputs.settings.kl),
         grad_norm=max((update.optimizer_stats.grad_norm for update in updates), default=0.0),
         lr=updates[-1].optimizer_stats.lr if updates else 0.0,
         tokens=batch.tokens,
@@ -117,7 +119,7 @@ def _estimate(policy: Policy, batch: Batch, inputs: StepInput) -> dict[int, list
                             f"its advantage {advantage!r}"
                         )
                 returns = [a + v for a, v in zip(advantages, token_values, strict=True)]
-                row_estimates.append(TokenEstimates(token_values, advantages, returns))
+                row_estimates.append(TokenEstimates(token_values, advantages, returns, penalties))
     return _whitened(estimates) if settings.whiten else estimates
 
 
@@ -150,13 +152,11 @@ def _mini_batch_update(
     optimizer: torch.optim.Optimizer,
     rows: Sequence[Row],
     *,
-    batch: Batch,
     estimates: Estimates,
     inputs: StepInput,
 ) -> MiniBatchStats:
     settings, step = inputs.settings, inputs.step
-    normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
-    objective = inputs.objective(normaliser=normaliser)
+    objective = inputs.objective(normaliser=_normaliser(rows, inputs))
     if settings.kl == "k1":  # the rewards include the penalty
         objective = replace(objective, kl="none")
     pending: list[PendingStats] = []
@@ -205,16 +205,21 @@ def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device)
     ]
 
 
-def _total_weight(rows: Sequence[Row]) -> float:
-    """The part of the rows in the loss's normaliser: tokens or completions, depending on the weights."""
-    return sum(c.weight * len(c.token_ids) for row in rows for c in row.completions) or 1.0
+def _normaliser(rows: Sequence[Row], inputs: StepInput) -> float:
+    """The divisor of a mini-batch's loss, as that of a batch of its groups alone."""
+    limits = {group.id: group.sampling.max_tokens for group in inputs.groups}
+    constant, weights = inputs.settings.loss_constant, inputs.settings.loss_weights
+    return normaliser(
+        [(len(c.token_ids), constant or limits[row.group_id]) for row in rows for c in row.completions],
+        weights,
+    )
 
 
 def _flat(estimates: Estimates, name: str) -> list[float]:
     return [x for row in estimates.values() for estimate in row for x in getattr(estimate, name)]
 
 
-def _statistics(updates: Sequence[MiniBatchStats], estimates: Estimates) -> dict[str, float]:
+def _statistics(updates: Sequence[MiniBatchStats], estimates: Estimates, *, kl: KlKind) -> dict[str, float]:
     """The statistics of the policy over all updates, and of the values before the updates.
 
     `explained_variance` is 1 - Var(return - value) / Var(return): 1 for a perfect critic, 0 for a constant.
@@ -227,6 +232,8 @@ def _statistics(updates: Sequence[MiniBatchStats], estimates: Estimates) -> dict
     values, returns = (torch.tensor(_flat(estimates, name)).double() for name in ("values", "returns"))
     if not len(values):
         return row
+    if kl == "k1":
+        row["kl_penalty"] = math.fsum(_flat(estimates, "penalties")) / len(values)
     spread = returns.var(correction=0).item()
     residual = (returns - values).var(correction=0).item()
     return row | {

@@ -87,6 +87,16 @@ def test_the_trainers_own_settings_are_read(tmp_path: Path) -> None:
     assert [len(group.runs) for group in groups] == [2, 1]
 
 
+def test_seeds_on_other_devices_and_with_stores_of_their_own_belong_together(tmp_path: Path) -> None:
+    for seed, lr in enumerate((1, 1, 2)):
+        store = f"s3://bucket/run-{seed}"
+        where = {"trainer_device": str(seed), "set": [f"trainer.store={store}", f"trainer.lr={lr}"]}
+        folder = make_run(tmp_path / f"run-{seed}", level=0.0, seed=seed, settings=where)
+        (folder / "trainer.toml").write_text(f'[trainer]\nlr = {lr}\nstore = "{store}"\ndevice = "{seed}"\n')
+    groups = group_seeds(find_runs([str(tmp_path)], runs_dir=tmp_path))
+    assert [len(group.runs) for group in groups] == [2, 1]
+
+
 def test_an_alias_of_a_kl_is_the_same_configuration(tmp_path: Path) -> None:
     for seed, kl in enumerate(("forward", "policy_reference", "reverse")):
         folder = make_run(

@@ -185,6 +185,27 @@ def test_mini_batches_do_not_depend_on_rows(small_model: Path, tmp_path: Path) -
     assert dealt[0] | dealt[1] == dealt[2] | dealt[3] == {group.id for group in _groups(0)}
 
 
+@pytest.mark.parametrize(("constant", "by_number"), [(0, (8, 8, 64, 64)), (100, (100,) * 4)])
+def test_mini_batches_divide_by_the_constant_of_their_completions(
+    small_model: Path, tmp_path: Path, constant: int, by_number: tuple[int, ...]
+) -> None:
+    groups = [
+        replace(group, sampling=Sampling(max_tokens=limit))
+        for group, limit in zip(_groups(0), (8, 8, 64, 64), strict=True)
+    ]
+    settings = _settings(
+        small_model, tmp_path, loss_weights="constant", loss_constant=constant, ppo_mini_batches=4
+    )
+    inputs = StepInput(groups, 0, settings, None, 0.0, World())
+    divisors = {
+        rows[0].group_id: ppo._normaliser(rows, inputs)
+        for rows in ppo._mini_batches(inputs.batch().rows, step=0, settings=settings)
+    }
+    assert divisors == {
+        group.id: len(group.traces) * limit for group, limit in zip(groups, by_number, strict=True)
+    }
+
+
 def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(
         small_model, tmp_path, kl="k1", kl_coefficient=0.5, gae_lambda=1.0, whiten=False, seed=2
@@ -202,6 +223,9 @@ def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) 
     expected = [row.completions[0].advantage - 0.5 * sum(gaps[t:]) for t in range(len(gaps))]
     assert max(map(abs, gaps)) > 1e-3
     assert found[id(row)][0].returns == pytest.approx(expected, abs=1e-4)
+    every = [gap for of_row in found.values() for e in of_row for gap in e.penalties]
+    figures = ppo._statistics([], found, kl="k1")
+    assert figures["kl_penalty"] == pytest.approx(sum(every) / len(every))
 
 
 def _run(

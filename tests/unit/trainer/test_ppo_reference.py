@@ -137,6 +137,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(kl: str, whiten: bool) -> N
         for (table, head), _ in seen
     ]
     assert result.losses["loss"] == pytest.approx(sum(losses) / 2, rel=1e-6)
+    assert ("kl_penalty" in result.losses) == (kl != "none")
     for point, gradient in seen:
         for which, (weights, slope) in enumerate(zip(point, gradient, strict=True)):
             for place in range(0, weights.numel(), 3):
