@@ -4,7 +4,8 @@
 own name: `{pawns:squares}`. `~be` is put into form: after its subject, in -ing, or bare; it is read in
 every form, in the past only of moves. `(a|b)` is a choice; what follows `||` in it is read but not written,
 and `(a)?` is read but not written too; a template after `>` is only written, and read as the
-two claims that it joins; one after `<` is only read, anywhere in a clause of a sentence that is not understood as a whole.
+two claims that it joins; one after `<` is only read, anywhere in a clause of a sentence
+that is not understood as a whole.
 `~(win|pick up)` marks the verb of each choice. A slot without a value
 rules out what it stands in. `coach|...` is written by one voice only.
 
