@@ -186,12 +186,13 @@ class Context:
         return self.meant[token]
 
     def is_imagined(self, token: Token) -> bool:
-        """Whether what stands nowhere may be there in another position: "a knight on d5", what has just left
+        """Whether what stands nowhere may be there in another position: "a knight on d5", what has just left,
         its square and is named by it, and what can go to a square that a move of it, or a sentence with it,
         names."""
         if not token.squares:
             return False
-        vacated = {move.from_square for move in self.moves}.intersection(self.fitting(token, self.start))
+        touched = {square for move in self.moves for square in (move.from_square, move.to_square)}
+        vacated = touched.intersection(self.fitting(token, self.start))
         castled = bool(self.moves) and token.name == "rook" and self.before.is_castling(self.move)
         if vacated or castled or token.words.lower().startswith("a "):
             return True
@@ -275,7 +276,9 @@ class Context:
         number = board.fullmove_number, board.turn == chess.BLACK
         wrong_number = token.kind == "l" and (token.number, token.black) != number
         wrong_dots = token.kind == "m" and token.black and board.turn == chess.WHITE
-        move = parse_move(board, token.moves[0]) if len(token.moves) == 1 else None
+        if len(token.moves) > 1:
+            raise Unknown("which of these moves")
+        move = parse_move(board, token.moves[0]) if token.moves else None
         if move is None and token.kind == "m":
             reply = (
                 board is self.root
@@ -309,6 +312,8 @@ class Context:
                     return played
         if len(token.moves) == 1 and _SQUARE.fullmatch(token.moves[0]):
             raise Unknown("a move, or a square as an item of a list: 1. e5")
+        if joins > len(moves):
+            raise Unknown("a line from a position that nobody has reached")
         raise Unresolved(token.words)
 
     def step(self, token: Token) -> chess.Move:

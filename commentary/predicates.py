@@ -181,7 +181,8 @@ def is_doubled(board: chess.Board, square: chess.Square) -> bool:
 
 
 def is_backward(board: chess.Board, square: chess.Square) -> bool:
-    """Whether it is a pawn whose neighbours are all further on, before an empty square that a pawn guards."""
+    """Whether it is a pawn whose neighbours are all further on, before a square that a pawn guards, on which
+    no pawn stands."""
     side = board.color_at(square)
     if side is None or not is_pawn(board, square):
         return False
@@ -190,7 +191,7 @@ def is_backward(board: chess.Board, square: chess.Square) -> bool:
     stop = ahead_of(square, side)[0]
     guards = [p for p in board.attackers(not side, stop) if is_pawn(board, p)]
     behind_all = bool(beside) and all(steps_to_go(p, side) < rest for p in beside)
-    return behind_all and board.piece_at(stop) is None and bool(guards)
+    return behind_all and not is_pawn(board, stop) and bool(guards)
 
 
 def pawns_on(board: chess.Board, file: int, side: chess.Color) -> list[chess.Square]:

@@ -20,11 +20,20 @@ _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _TAGS = re.compile(r"</?\w{1,20}>|\\boxed\{[^{}]*\}")
 _PARAGRAPHS = re.compile(r"\n\s*\n|</?\w{1,20}>")
 _ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9.])|\n")
+_MOVE = r"(?:O-O(?:-O)?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h](?:x[a-h])?[1-8])(?:=[QRBN])?[+#]?"
+_MOVE_NUMBER = re.compile(r"(?:^|[\s(])(\d{1,3})\.(\.\.)?$")
+_ANNOTATED = re.compile(rf"(\d{{1,3}}\. ?)?{_MOVE}[!?]{{1,2}}$")
+_NUMBERED = re.compile(rf"(\d{{1,3}})\. ?{_MOVE}")
+_ONE_MOVE = re.compile(_MOVE)
+_TWO_MOVES = re.compile(rf"{_MOVE}[!?]* (?:\d{{1,3}}\. ?)?{_MOVE}")
 _WORD = re.compile(r"[A-Za-z][a-z]+|[KQRBNa-h][a-h]?x?[a-h][1-8]|[a-h][1-8](?:[a-h][1-8]| ?->)")
 """A line without it, such as a row of a board, is no sentence."""
 
 _OF_PLAY = ("choice", "lines")
 """Topics of claims that a part of a sentence alone cannot make false."""
+
+_NEAR = 40
+"""Characters before a full stop that say whether it is that of a move number."""
 
 _LONGEST_SENTENCE = 600
 _LONGEST_TEXT = 20_000
@@ -53,7 +62,7 @@ def read(position: str | Study, text: str, *, about: chess.Move | None = None) -
     for start, end in _paragraphs(text):
         context = Context(study, root, chosen, goals=goals)
         parser.forget()
-        for begin, stop in _sentences(text, start, end):
+        for begin, stop in _sentences(text, start, end, root.fullmove_number):
             sentences.append(_sentence(text, begin, stop, parser, context))
     return TextReading(tuple(sentences))
 
@@ -79,14 +88,35 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
     yield start, len(text)
 
 
-def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Places of sentences; the dots of move numbers, which no space follows, end none."""
-    cuts = [match.span() for match in _ENDS.finditer(text, start, end)]
+def _sentences(text: str, start: int, end: int, number: int) -> Iterator[tuple[int, int]]:
+    """Places of sentences; the dots of move numbers end none. `number` is that of the first move."""
+    cuts = [
+        gap.span()
+        for gap in _ENDS.finditer(text, start, end)
+        if "\n" in gap[0]
+        or not _goes_on(
+            text[max(start, gap.start() - _NEAR) : gap.start()].rpartition("\n")[2], text, gap.end(), number
+        )
+    ]
     for begin, stop in zip([start, *(b for _, b in cuts)], [*(a for a, _ in cuts), end], strict=True):
         whole = text[begin:stop]
         if _WORD.search(_TAGS.sub("", whole)):
             begin += len(whole) - len(whole.lstrip())
             yield begin, begin + len(whole.strip())
+
+
+def _goes_on(line: str, text: str, place: int, number: int) -> bool:
+    """Whether a line of moves goes on at `place`, behind `line`: "14. Nf3", "Nf3! 15. Bb5". At the beginning
+    of a line of text, a number with one move may be an item of a list."""
+    if annotated := _ANNOTATED.search(line):
+        ahead = _NUMBERED.match(text, place)
+        return int(ahead[1]) >= number if ahead else bool(annotated[1] and _ONE_MOVE.match(text, place))
+    last = _MOVE_NUMBER.search(line)
+    if last is None or int(last[1]) < number:
+        return False
+    before = line[: last.start()].rstrip(" *(-\u2022")
+    within = last[2] or (before and (before[-1] not in ".!?" or _ANNOTATED.search(before)))
+    return (_ONE_MOVE if within else _TWO_MOVES).match(text, place) is not None
 
 
 def _sentence(text: str, start: int, end: int, parser: Parser, context: Context) -> ReadSentence:

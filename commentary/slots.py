@@ -18,7 +18,7 @@ KINDS = ("pawn", "knight", "bishop", "rook", "queen")
 
 _COUNT = "|".join((*NUMBERS, "none", "an", "a", "once", "twice", r"\d{1,3}"))
 _UNIT = rf"(?:{'|'.join(NUMBERS[1:])}|an?|the) (?:minor piece|piece|queen|rook|bishop|knight|pawn)s?"
-_UNITS = f"{_UNIT}(?:, {_UNIT})*(?: and {_UNIT})?"
+_UNITS = f"{_UNIT}(?:, {_UNIT})*(?: and (?:{_UNIT}|queen|rook|bishop|knight|pawn))?"
 _NAMES = (*KINDS, "king")
 _ORDINALS = {"second": 2, "third": 3, "fourth": 4}
 
@@ -54,12 +54,12 @@ def count_of(word: str) -> int:
 def units_of(words: str) -> Counter[str]:
     """Pieces by name; `piece` is a knight or a bishop.
 
-    >>> sorted(units_of("a rook and two pawns").items())
-    [('pawn', 2), ('rook', 1)]
+    >>> sorted(units_of("a rook and two pawns").items()), sorted(units_of("a rook and bishop").items())
+    ([('pawn', 2), ('rook', 1)], [('bishop', 1), ('rook', 1)])
     """
     counts: Counter[str] = Counter()
     for amount, name in re.findall(r"(\w+) ((?:minor )?\w+?)s?(?=,| and |$)", words):
-        counts[name.removeprefix("minor ")] += 1 if amount == "the" else count_of(amount)
+        counts[name.removeprefix("minor ")] += 1 if amount in ("the", "and") else count_of(amount)
     return counts
 
 

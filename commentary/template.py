@@ -1,10 +1,11 @@
 """Templates: written once, they render a claim and read it.
 
 `{pawn} ~be isolated` has a slot and a verb. A slot's type follows a colon where it is not `piece` or its
-own name: `{pawns:squares}`. `~be` is put into form: after its subject, in -ing, or bare; it is read in every
-form. `(a|b)` is a choice; what follows `||` in it is read but not written, and `(a)?` is read but not
-written too; a template after `>` is only written, and read as the two claims that it joins; one after `<` is
-only read, anywhere in a clause of a sentence that is not understood as a whole.
+own name: `{pawns:squares}`. `~be` is put into form: after its subject, in -ing, or bare; it is read in
+every form, in the past only of moves. `(a|b)` is a choice; what follows `||` in it is read but not written,
+and `(a)?` is read but not written too; a template after `>` is only written, and read as the
+two claims that it joins; one after `<` is only read, anywhere in a clause of a sentence
+that is not understood as a whole.
 `~(win|pick up)` marks the verb of each choice. A slot without a value
 rules out what it stands in. `coach|...` is written by one voice only.
 
@@ -30,7 +31,7 @@ _ITEM = re.compile(r"\{(\w+)(?::(\w+))?\}|~([a-z]+)|(~?\()|(\|\|?)|(\)\??)")
 _PASTS = dict(
     re.findall(
         r"(\w+) ([\w|]+)",
-        "be are|am|was, have had, do did, go went, come came, win won, lose lost, take took|taken, "
+        "be was, have had, do did, go went, come came, win won, lose lost, take took|taken, "
         "give gave|given, leave left, stand stood, keep kept, bring brought, hold held, make made, run ran, "
         "fall fell, break broke, build built, fight fought, lie lay, sit sat, get got, meet met",
     )
@@ -104,23 +105,27 @@ class Template:
 
     @cached_property
     def clause(self) -> re.Pattern[str]:
-        return _compiled(self.items)
+        return re.compile(self._pattern(self.items))
 
     @cached_property
     def predicate(self) -> re.Pattern[str] | None:
-        return _compiled(_trimmed(self.items[1:])) if self.subject else None
+        return re.compile(self._pattern(_trimmed(self.items[1:]))) if self.subject else None
 
     @cached_property
     def anywhere(self) -> re.Pattern[str]:
-        return re.compile(rf"(?<![\w»-]){_pattern(self.items, count())}(?![\w-])")
+        return re.compile(rf"(?<![\w»-]){self._pattern(self.items)}(?![\w-])")
 
     @cached_property
     def beginning(self) -> re.Pattern[str]:
         """What follows a subject that stands before the clause."""
         return re.compile(
             r"^(?:(?:this|that|«i\d+»|the)(?: move| option| capture)? )?"
-            rf"{_pattern(_trimmed(self.items[1:]), count())}(?![\w-])"
+            rf"{self._pattern(_trimmed(self.items[1:]))}(?![\w-])"
         )
+
+    def _pattern(self, items: tuple[Any, ...]) -> str:
+        # What a move did, it does. What a position was, it need not be.
+        return _pattern(items, count(), past=self.about in ("move", "line"))
 
     @property
     def about(self) -> Subject | None:
@@ -230,11 +235,7 @@ def _trimmed(items: tuple[Any, ...]) -> tuple[Any, ...]:
     return (first, *items[1:]) if first else items[1:]
 
 
-def _compiled(items: tuple[Any, ...]) -> re.Pattern[str]:
-    return re.compile(_pattern(items, count()))
-
-
-def _pattern(items: tuple[Any, ...], numbers: Iterator[int]) -> str:
+def _pattern(items: tuple[Any, ...], numbers: Iterator[int], *, past: bool) -> str:
     parts = []
     for item in items:
         if isinstance(item, str):
@@ -243,16 +244,19 @@ def _pattern(items: tuple[Any, ...], numbers: Iterator[int]) -> str:
             # A slot may stand in several choices; the groups of a pattern must differ.
             parts.append(f"(?P<{item.name}__{next(numbers)}>{item.type.pattern})")
         elif isinstance(item, Verb):
-            parts.append(_forms(item.infinitive))
+            parts.append(_forms(item.infinitive, past=past))
         else:
-            parts.append(f"(?:{'|'.join(_pattern(option, numbers) for option in item.options)})")
+            parts.append(f"(?:{'|'.join(_pattern(option, numbers, past=past) for option in item.options)})")
     return "".join(parts)
 
 
-def _forms(verb: str) -> str:
+def _forms(verb: str, *, past: bool) -> str:
+    present = "be|are|am|is|being" if verb == "be" else f"{verb}|{third(verb)}|{gerund(verb)}"
+    if not past:
+        return f"(?:{present})"
     stem = verb.removesuffix("e")
-    past = verb[:-1] + "ied" if third(verb).endswith("ies") else f"{stem}{verb[-1]}?ed"
-    return f"(?:{verb}|{third(verb)}|{gerund(verb)}|{_PASTS.get(verb) or f'{past}|{stem}ed'})"
+    regular = verb[:-1] + "ied" if third(verb).endswith("ies") else f"{stem}{verb[-1]}?ed"
+    return f"(?:{present}|{_PASTS.get(verb) or f'{regular}|{stem}ed'})"
 
 
 def _keyword(items: tuple[Any, ...]) -> str:

@@ -94,6 +94,7 @@ _TIDIED = (
     (re.compile(r"[*_`\"“”\[\]]+|(?<![1-8QRBNO])#+|'(?=[a-h][1-8])|(?<=[a-h][1-8])'"), ""),
     (re.compile(rf"^\s*(?:[-•+]|\d{{1,2}}[.)](?= (?!{_SAN_AHEAD})))\s+"), ""),
     (re.compile(r"\s+"), " "),
+    (re.compile(rf"(?<=[1-8O+#])[!?]{{1,2}}(?= (?:\d{{1,3}}\. ?)?(?:{_SAN_AHEAD}))"), ""),
 )
 _LISTED = rf"(?:{_PIECE})s?"
 _SHORT_FORMS = (

@@ -64,7 +64,8 @@ _STATED = re.compile(
 )
 _CHANCE = re.compile(r"win|chance|probab|expect|scor|eval", re.IGNORECASE)
 _SIDE = re.compile(r"White|Black")
-_CLAUSE = re.compile(r"[\n;]|[.!?](?=\s)")
+_CLAUSE = re.compile(r"[\n;]|[.!?](?=\s)(?!(?<=[1-8O+#!?][!?])\s[(\[]?(?:[+\d#M-]|$))")
+"""What ends a clause: not the mark of a move before its evaluation, "Qxf3? -2.1"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def stated_evaluations(text: str, board: chess.Board) -> dict[str, StatedEvaluat
             move: StatedEvaluation(from_pawns(pawns))
             for move, pawns in zip(line.moves, line.evals, strict=True)
         }
-    text = before_answer(text)[:_STATED_CHARS]
+    text = before_answer(text)[:_STATED_CHARS].replace("\u2212", "-")
     # A castling move has several spellings: the legal one is the key.
     moves = [(named.start, named.move.uci()) for named in named_moves(text, board) if named.move]
     stated: dict[str, StatedEvaluation] = {}

@@ -46,8 +46,10 @@ def _central_weight(board: chess.Board, values: Values) -> float:
     ">{king} ~(stand|be stuck) in the centre, and {barred:side} can no longer castle",
 )
 def _is_central(context: Context, king: int) -> bool:
-    owner = side_of_king(context, king)
-    return chess.square_file(king) in (3, 4) and chess.square_rank(king) == (0 if owner else 7)
+    side_of_king(context, king)
+    if chess.square_file(king) in (2, 5):
+        raise Unknown("beside the centre")
+    return chess.square_file(king) in (3, 4)
 
 
 concept("castling rights", holds=_may_castle, favours="side").says(

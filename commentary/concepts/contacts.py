@@ -132,8 +132,7 @@ def _pressed_weight(board: chess.Board, values: Values) -> float:
     ">{piece} ~rely on {defender} for protection and ~be attacked by {attackers:pieces}",
 )
 def _is_pressed(context: Context, piece: int, times: int, guards: int) -> bool:
-    hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)
-    return (times, guards) == (len(hitting), len(guarding))
+    return _is_counted(context, piece, times=times) and _is_counted(context, piece, guards=guards)
 
 
 @concept("counted contacts", weight=0.3).says(
@@ -196,11 +195,14 @@ def _overload_weight(board: chess.Board, values: Values) -> float:
     "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
 )
 def _is_overloaded(context: Context, guard: int) -> bool:
-    """Whether the guard alone defends two pieces that are attacked."""
+    """Whether the guard alone defends two pieces that are attacked. Raises `Unknown` if not: it may have to
+    guard squares."""
     board = context.board
     attacked = [
         s
         for s, p in board.piece_map().items()
         if p.piece_type != chess.KING and predicates.attackers(board, s)
     ]
-    return sum(predicates.defenders(board, square) == {guard} for square in attacked) >= 2
+    if sum(predicates.defenders(board, square) == {guard} for square in attacked) < 2:
+        raise Unknown("squares to guard")
+    return True

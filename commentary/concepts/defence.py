@@ -23,11 +23,17 @@ def _parries(step: Step) -> Iterator[Values]:
 
 
 def _stops(context: Context, foe: Foe) -> bool:
-    """Whether the threatened mate in one is none any more, or the move cannot be played any more."""
+    """Whether the threatened mate in one is none any more, or the move cannot be played any more. Raises
+    `Unknown` if it can, but what goes there can be taken now: "h3 stops ...Bg4"."""
     board = context.passed(context.before)
     feared = foe(board)
     parried = feared in predicates.mates_on(board) and not predicates.mates_on(context.board)
-    return parried or _is_ruled_out(context, feared)
+    if parried or _is_ruled_out(context, feared):
+        return True
+    mover, goal = context.before.turn, feared.to_square
+    if not context.board.attackers(mover, goal).issubset(context.before.attackers(mover, goal)):
+        raise Unknown("it may be bad now")
+    return False
 
 
 def _is_ruled_out(context: Context, feared: chess.Move) -> bool:

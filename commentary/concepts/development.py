@@ -75,6 +75,9 @@ def _opens_file(step: Step) -> Iterator[Values]:
 def _is_opening(context: Context, file: int, friend: int | None = None) -> bool:
     if friend is not None and context.board.color_at(friend) != context.before.turn:
         return False
+    own = [predicates.pawns_on(board, file, context.before.turn) for board in (context.before, context.board)]
+    if own[0] and not own[1] and not predicates.is_open(context.board, file):
+        raise Unknown("opened for one side")
     return predicates.is_open(context.board, file) and not predicates.is_open(context.before, file)
 
 

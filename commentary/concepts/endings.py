@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import chess
 
 from commentary.concept import Values, of_topic, when
-from commentary.context import Context
+from commentary.context import Context, Unknown
 from commentary.predicates import all_of, count, is_dark
 
 concept = of_topic("material")
@@ -29,7 +29,9 @@ def _bishop_pair(board: chess.Board) -> Iterator[Values]:
     "the (bishop pair||two bishops|pair of bishops) (~belong to||~favour) {side:object}",
 )
 def _only_both_shades(context: Context, side: bool) -> bool:
-    return _both_shades(context.board, side) and not _both_shades(context.board, not side)
+    if _both_shades(context.board, not side) and _both_shades(context.board, side):
+        raise Unknown("both sides have it")
+    return _both_shades(context.board, side)
 
 
 def _opposite_bishops(board: chess.Board) -> bool:

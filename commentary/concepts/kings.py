@@ -7,7 +7,7 @@ import chess
 from commentary import predicates
 from commentary.concept import Values, of_topic
 from commentary.concepts.pawns import beside
-from commentary.context import Context, Unresolved
+from commentary.context import Context, Unknown, Unresolved
 
 concept = of_topic("kings")
 _ENDGAME_PIECES = 6
@@ -131,14 +131,19 @@ def _boxed_in(board: chess.Board) -> Iterator[Values]:
     "the back rank ~be a worry for {side:object}",
 )
 def _is_weak(context: Context, side: bool) -> bool:
-    """The king is shut in by its own pawns on a first rank that no rook or queen guards."""
+    """The king is shut in by its own pawns on a first rank that no rook or queen guards. Raises `Unknown` if
+    one does, but is perhaps not enough."""
     board, home = context.board, 0 if side else 7
     king = predicates.all_of(board, side, "king")[0]
     front = _before(king, side, 1)
     shut_in = chess.square_rank(king) == home and front == _cover(context, king) & front
     guards = predicates.all_of(board, side, "rook", "queen")
     guarded = any(chess.square_rank(square) == home for square in guards)
-    return shut_in and not guarded and predicates.count(board, not side, "rook", "queen") > 0
+    if not (shut_in and predicates.count(board, not side, "rook", "queen")):
+        return False
+    if guarded:
+        raise Unknown("guarded often enough, perhaps")
+    return True
 
 
 def _active(board: chess.Board) -> Iterator[Values]:

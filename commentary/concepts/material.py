@@ -268,6 +268,8 @@ def _far_ahead(context: Context, side: bool) -> bool:
 @_of_balance("exchange up").says(
     "{side} ~be ((just|already|still|now) )?the exchange (up|ahead||to the good)",
     "{other:side} ~be ((just|already|still|now) )?the exchange (down||behind)",
+    "||{side} ~be ((already|still|now) )?(an exchange (up|ahead)|up (the|an) exchange)",
+    "||{other:side} ~be ((already|still|now) )?(an exchange (down|behind)|down (the|an) exchange)",
 )
 def _exchange_up(context: Context, side: bool) -> bool:
     return _has_for(context, side, Counter(["rook"]), Counter(["piece"]))

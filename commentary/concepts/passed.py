@@ -106,14 +106,14 @@ def _steps_left(context: Context, pawn: int, steps: int) -> bool:
 
 @concept("blockaded passed pawn", detect=_passers, needs="blocker", weight=_passer_weight(0.2)).says(
     "{pawn} ~be passed, but {blocker} stands in front of it",
-    "{blocker} ~blockade {pawn}",
+    ">{blocker} ~blockade {pawn}",
 )
 def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
     return _blockades(context, blocker, pawn) and predicates.is_passed(context.board, pawn)
 
 
 concept("blockade", holds=_blockades).says(
-    "||{blocker} ~(block|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
+    "||{blocker} ~(block|blockade|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
     "||{pawn} ~be (blocked|blockaded|stopped|held up) by {blocker}",
 )
 
@@ -157,7 +157,7 @@ def _connected(board: chess.Board) -> Iterator[Values]:
 @concept("connected passed pawns", detect=_connected, weight=4.5, favours="side").says(
     "{side} ~have connected (passed pawns|passers) on {pawns:squares}",
     "{pawns:pieces} ~be connected passers",
-    "||{pawns:pieces} ~be connected( passed pawns)?",
+    "||{pawns:pieces} ~be connected passed pawns",
 )
 def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = None) -> bool:
     if len(pawns) != 2 or not passed(context, pawns=pawns, side=side):
@@ -166,6 +166,18 @@ def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = N
     beside = chess.square_file(second) in predicates.files_beside(first)
     near = abs(chess.square_rank(second) - chess.square_rank(first)) <= 1
     return beside and near and context.board.color_at(first) == context.board.color_at(second)
+
+
+@concept("connected", weight=0.3).says("||{pieces} ~be (also |now |already )?connected")
+def _are_joined(context: Context, pieces: Sequence[int]) -> bool:
+    """Whether two rooks defend each other, or two pawns of a side are on neighbouring files."""
+    names = {predicates.name_at(context.board, square) for square in pieces}
+    if len(pieces) != 2 or names not in ({"rook"}, {"pawn"}):
+        raise Unknown("what connects them")
+    context.owner(*pieces)
+    if names == {"rook"}:
+        return predicates.defends(context.board, *pieces)
+    return chess.square_file(pieces[1]) in predicates.files_beside(pieces[0])
 
 
 def _pushes(step: Step) -> Iterator[Values]:
@@ -216,6 +228,6 @@ def _stops_passer(step: Step) -> Iterator[Values]:
         yield {"pawn": stop}
 
 
-move_concept(
-    "blockades", detect=_stops_passer, holds=of_moved(_passed_but_blocked, "blocker"), weight=3.0
-).says("~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?")
+move_concept("blockades", detect=_stops_passer, holds=of_moved(_blockades, "blocker"), weight=3.0).says(
+    "~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?"
+)

@@ -7,10 +7,11 @@ import chess
 
 from commentary import predicates
 from commentary.concept import Values, every, of_topic
-from commentary.context import Context
+from commentary.context import Context, Unknown
 
 concept = of_topic("pawns")
 _WINGS = {"queenside": "abc", "kingside": "fgh"}
+_HALVES = {"queenside": "abcd", "kingside": "efgh"}
 _CENTRE = (chess.D4, chess.E4, chess.D5, chess.E5)
 
 
@@ -142,12 +143,16 @@ def _majorities(board: chess.Board) -> Iterator[Values]:
     "{side} ~have a {wing:word} majority of {own:count} (against||to|versus) {theirs:count}",
 )
 def _has_majority(context: Context, side: bool, wing: str, own: int = -1, theirs: int = -1) -> bool:
-    files = [chess.FILE_NAMES.index(letter) for letter in _WINGS.get(wing, "")]
-    ours, others = (
-        sum(len(predicates.pawns_on(context.board, file, colour)) for file in files)
-        for colour in (side, not side)
-    )
-    return ours > others and own in (-1, ours) and theirs in (-1, others)
+    """Whether a side has more pawns there, and so many, with the d- or e-file or without."""
+    for letters in (_WINGS.get(wing, ""), _HALVES.get(wing, "")):
+        files = [chess.FILE_NAMES.index(letter) for letter in letters]
+        ours, others = (
+            sum(len(predicates.pawns_on(context.board, file, colour)) for file in files)
+            for colour in (side, not side)
+        )
+        if ours > others and own in (-1, ours) and theirs in (-1, others):
+            return True
+    return False
 
 
 def _centre(board: chess.Board) -> Iterator[Values]:
@@ -183,6 +188,8 @@ def _rams(board: chess.Board) -> Iterator[Values]:
 )
 def _are_locked(context: Context, one: int, other: int) -> bool:
     board = context.board
+    if not predicates.is_pawn(board, one) and not predicates.is_pawn(board, other):
+        raise Unknown("pieces on a line")
     white, black = (one, other) if board.color_at(one) == chess.WHITE else (other, one)
     colours = (board.color_at(white), board.color_at(black)) == (chess.WHITE, chess.BLACK)
     pawns = predicates.is_pawn(board, white) and predicates.is_pawn(board, black)

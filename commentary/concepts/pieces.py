@@ -41,16 +41,21 @@ def home_count(board: chess.Board, side: chess.Color) -> int:
     )
 
 
+def is_out_of_reach(board: chess.Board, square: chess.Square) -> bool:
+    """Whether no enemy pawn can ever come to attack what stands there."""
+    side = bool(board.color_at(square))
+    near = [predicates.pawns_on(board, file, not side) for file in predicates.files_beside(square)]
+    rest = predicates.steps_to_go(square, side)
+    return all(predicates.steps_to_go(pawn, side) >= rest for pawns in near for pawn in pawns)
+
+
 def is_outpost(board: chess.Board, square: chess.Square) -> bool:
     """A minor piece that a pawn defends and that no enemy pawn can ever chase away."""
     side = board.color_at(square)
     if side is None or predicates.name_at(board, square) not in ("knight", "bishop"):
         return False
-    near = [predicates.pawns_on(board, file, not side) for file in predicates.files_beside(square)]
-    rest = predicates.steps_to_go(square, side)
-    chased = any(predicates.steps_to_go(pawn, side) < rest for pawns in near for pawn in pawns)
     guarded = any(predicates.is_pawn(board, defender) for defender in predicates.defenders(board, square))
-    return 2 <= rest <= 4 and guarded and not chased
+    return 2 <= predicates.steps_to_go(square, side) <= 4 and guarded and is_out_of_reach(board, square)
 
 
 def outposts(board: chess.Board) -> Iterator[Values]:
@@ -67,9 +72,14 @@ concept("outpost", detect=outposts, holds=every(is_outpost), weight=2.7, favours
     "{piece} ~(sit||stand|be|settle) on an outpost( there)?",
     "{piece} ~have (settled on an outpost|an outpost there||an outpost)",
     "{piece} ~be (firmly planted||securely planted|anchored|established) on an outpost",
-    "no (enemy |black |white )?pawn can (ever |)chase {piece} away",
-    "{piece} ~be out of reach of (|the |any )(enemy )?pawns",
-    "{piece} cannot be (driven away||chased away|kicked away) by pawns",
+    ">no pawn can (ever |)chase {piece} away",
+    ">{piece} ~be out of reach of (|the |any )pawns",
+    ">{piece} cannot be driven away by pawns",
+)
+concept("out of reach of pawns", holds=every(is_out_of_reach), weight=0.2).says(
+    "||no (enemy |black |white )?pawn can (ever )?chase {piece} away",
+    "||{piece} ~be out of reach of (the |any )?(enemy )?pawns",
+    "||{piece} (cannot|can never) be (driven away|chased away|kicked away|attacked) by (a pawn|pawns|enemy pawns|an enemy pawn)",
 )
 
 
@@ -105,7 +115,10 @@ def _are_at_home(context: Context, number: int | None = None, late: Any = None, 
     if number is not None:
         return home_count(board, side) == number
     if not {"pieces", "single"} & set(slots):
-        return home_count(board, side) > home_count(board, not side)
+        behind = home_count(board, side) - home_count(board, not side)
+        if behind == 0:
+            raise Unknown("castling and rooks may decide it")
+        return behind > 0
     pieces = [*slots.get("pieces", ()), *([slots["single"]] if "single" in slots else [])]
     if not {predicates.name_at(board, square) for square in pieces} <= {"knight", "bishop"}:
         raise Unknown("when a queen, a rook or a king is developed")
@@ -135,8 +148,11 @@ def _bad_bishops(board: chess.Board) -> Iterator[Values]:
     "||{bishop} ~be (bad|a bad bishop|a bad piece|the bad bishop)",
 )
 def _is_hemmed_in(context: Context, bishop: int) -> bool:
-    """At most three squares to go to, and three own pawns of its colour that cannot step forward."""
+    """At most three squares to go to, and three own pawns of its colour that cannot step forward. Raises
+    `Unknown` if one is, and it depends on how much that is."""
     board, side = context.board, context.owner(bishop)
+    if predicates.name_at(board, bishop) != "bishop":
+        raise Unknown("what is bad about another piece")
     free = [target for target in board.attacks(bishop) if board.color_at(target) != side]
     shade = [
         p
@@ -144,7 +160,10 @@ def _is_hemmed_in(context: Context, bishop: int) -> bool:
         if predicates.is_dark(p) == predicates.is_dark(bishop)
     ]
     fixed = [pawn for pawn in shade if board.piece_at(predicates.ahead_of(pawn, side)[0])]
-    return predicates.name_at(board, bishop) == "bishop" and len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
+    hemmed = len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
+    if fixed and not hemmed:
+        raise Unknown("a bishop with some pawns in its way")
+    return hemmed
 
 
 def _immobile(board: chess.Board) -> Iterator[Values]:
@@ -162,8 +181,10 @@ def _immobile(board: chess.Board) -> Iterator[Values]:
     "{piece} cannot move( at all)?",
 )
 def _has_no_moves(context: Context, piece: int) -> bool:
-    side = context.owner(piece)
-    return all(context.board.color_at(target) == side for target in context.board.attacks(piece))
+    """Whether it has no legal move at the turn of its side: a pawn may be blocked, a piece pinned."""
+    view = context.board.copy(stack=False)
+    view.turn = context.owner(piece)
+    return all(move.from_square != piece for move in view.legal_moves)
 
 
 concept("own piece", holds=every(lambda board, piece: board.piece_at(piece)), weight=0.3).says(

@@ -87,11 +87,15 @@ move_concept(
     holds=lambda c, kind: c.victim is not None and c.before.piece_type_at(c.victim) == kind,
     weight=0.5,
 ).says("||~(capture|take|remove|eliminate) (a|an) (black |white |enemy |free )?{kind}")
-move_concept(
-    "gains a kind",
-    holds=lambda c, kind: c.victim is not None and c.before.piece_type_at(c.victim) == kind and is_gain(c),
-    weight=0.5,
-).says("||~(win|grab|pick up) (a|an) (black |white |enemy |free )?{kind}")
+
+
+@move_concept("gains a kind", weight=0.5).says(
+    "||~(win|grab|pick up) (a|an) (black |white |enemy |free )?{kind}"
+)
+def _gains(context: Context, kind: int) -> bool:
+    if context.victim is None:
+        raise Unknown("it may be taken later")
+    return context.before.piece_type_at(context.victim) == kind and is_gain(context)
 
 
 # -- what is only named ----------------------------------------------------------------------------

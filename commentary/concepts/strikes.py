@@ -46,7 +46,7 @@ def _promotes(step: Step) -> Iterator[Values]:
     "~make a new {kind}",
     "~turn {pawn:before} into a {kind}",
     "~(promote|queen) on {queen:square}",
-    "||~(promote|queen)( on {queen:square})?",
+    "||~promote( on {queen:square})?",
 )
 def _is_promoting(context: Context, kind: int | None = None, pawn: int = -1, queen: int = -1) -> bool:
     new = context.move.promotion
@@ -70,25 +70,29 @@ def _captures(step: Step) -> Iterator[Values]:
     "~take {passing:before} en passant",
     "~capture {passing:before} en passant",
     "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
-    "~(pick up|collect|grab||win|pocket|snatch) {free:before}",
+    "~(pick up|collect|grab||pocket|snatch) {free:before}",
+    "||~win {won:before}",
     "~(take|capture|remove||eliminate|eat) {plain:before}",
     "~(exchange|trade||give up|part with) {own:before} for {traded:before}",
     "||(simply |just )?~(take|capture|remove|eat|eliminate) {victim:before}( en passant)?",
     "<(~(involve|suggest|mean|represent|be) )?~(capture|take) {victim:before}",
-    "||(simply |just )~(win|grab|collect|snatch|pocket|pick up) {free:before}",
+    "||(simply |just )~(grab|collect|snatch|pocket|pick up) {free:before}",
+    "||(simply |just )~win {won:before}",
 )
 def _takes(context: Context, own: int | None = None, **slots: int) -> bool:
     ((how, square),) = slots.items()
     before = context.before
     if how == "traded" and context.victim in (None, own):
         raise Unknown("an exchange that is offered, or the other way round")
+    if how == "won" and context.victim is None:
+        raise Unknown("it may be taken later")
     if how == "loose" and predicates.defenders(before, square):
         return False
     if how == "passing" and not before.is_en_passant(context.move):
         return False
     if context.victim != square or own not in (None, context.origin):
         return False
-    return how != "free" or is_gain(context)
+    return how not in ("free", "won") or is_gain(context)
 
 
 def is_gain(context: Context) -> bool:

@@ -712,6 +712,13 @@ def test_what_is_ambiguous_is_never_false(text: str) -> None:
 
 # White: Kg1, Nc3, Nf3, Bc4, Ra1, Rf1, pawns c2, d3, e4, f2; Black: Kg8, Nc6, Nf6, Bc5, Qd8, pawns e5, f7.
 QUIET = "r1bq1rk1/ppp2ppp/2np1n2/2b1p3/2B1P3/2NP1N2/PPP2PPP/R1BQ1RK1 w - - 0 7"
+# Berlin: White's e-, f-, g- and h-pawns face three; the e-pawn is blocked.
+BERLIN = "r1b1k2r/ppp1bppp/2p3n1/4P1B1/8/2N2N1P/PPP2PP1/3R1RK1 w - - 5 13"
+# A knight that no pawn defends, on d5 before the backward pawn on d6.
+SICILIAN = "r1bq1rk1/pp3ppp/2np1n2/3Np3/4P3/1B6/PPP2PPP/R2Q1RK1 w - - 0 1"
+# Black's knight on e7 is pinned, the pawns on e4 and e5 are blocked, a2 is free.
+FIXED = "4k3/4n3/8/4p3/4P3/1N6/P7/R3R1K1 w - - 0 1"
+BARE = "4k3/pp3ppp/8/3N4/4K3/8/PP3PPP/8 w - - 0 1"
 # White can castle, and has Nb1, Bc1, and a pawn on d2, at home.
 FOUR = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
 
@@ -781,6 +788,34 @@ FOUR = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
         (QUIET, "Be3 challenges the bishop on c5."),
         (QUIET, "Re1 places the rook on the e-file."),
         (QUIET, "Na4 trades the knight on a4 for the bishop on c5."),
+        (QUIET, "Nxe5 captures the pawn on e5, which is defended by the knight on c6."),
+        (QUIET, "h3 prevents Bg4."),
+        (QUIET, "Nd5 wins the knight on f6."),
+        (QUIET, "Nd5 wins a knight."),
+        # The past.
+        (QUIET, "White's king was on e1."),
+        (QUIET, "The f-file was open, and Black was in check."),
+        (QUIET, "The threat was Nxf6+."),
+        # Lines of moves, with a blank behind the number or with marks.
+        (QUIET, "After 7. Nxe5 Nxe5 8. Nd5 c6 9. Nxf6+ is check."),
+        (QUIET, "7. Bxf7+! Rxf7 8. Ng5 Rf8 9. Ne6 attacks the queen on d8."),
+        (QUIET, "7.Bg5 h6 8.Bh4 pins the knight on f6."),
+        (QUIET, "Later, 12. Nd5 attacks the knight on f6."),
+        (QUIET, "It means exchanging knights and queens."),
+        # Words that others use in a wider sense.
+        (BERLIN, "White has the kingside pawn majority."),
+        (BERLIN, "White has four pawns against three on the kingside."),
+        (BERLIN, "White's rook on d1 and Black's rook on h8 face each other."),
+        (SICILIAN, "Black has a backward pawn on d6."),
+        (SICILIAN, "The knight on d5 blockades the pawn on d6."),
+        (FIXED, "The pawn on e4 cannot move."),
+        (FIXED, "White's rooks are connected."),
+        (BARE, "The knight on d5 cannot be driven away by pawns."),
+        (BARE, "White's king stands in the middle of the board."),
+        ("6k1/6pp/8/8/8/8/6PP/R3R1K1 w - - 0 1", "White's rooks are connected."),
+        ("2r3k1/5ppp/8/8/8/8/5PPP/3RR1K1 w - - 0 1", "Black's back rank is weak."),
+        ("2r3k1/5ppp/8/3b4/8/8/5PPP/2RR2K1 w - - 0 1", "White has two rooks for a rook and bishop."),
+        (chess.STARTING_FEN, "White has the bishop pair."),
     ],
 )
 def test_a_true_sentence_is_never_false(fen: str, text: str) -> None:
@@ -801,6 +836,13 @@ def test_a_true_sentence_is_never_false(fen: str, text: str) -> None:
         (FOUR, "d3 pushes the passed pawn."),
         (FOUR, "Nc3 castles short."),
         (QUIET, "The knight on f3 blocks the pawn on e5."),
+        (FIXED, "The pawn on a2 cannot move."),
+        (FIXED, "The rook on e1 cannot move."),
+        (QUIET, "h3 prevents ...Nh5."),
+        (QUIET, "Nxe5 wins the knight on c6."),
+        (QUIET, "Nd5 grabs the pawn on e5."),
+        (BARE, "Black has a kingside majority."),
+        (QUIET, "The knight on c3 cannot be driven away by pawns."),
     ],
 )
 def test_what_is_like_them_and_false_stays_false(fen: str, text: str) -> None:
