@@ -247,7 +247,7 @@ def _columns(names: Collection[str]) -> list[str]:
     answer = next((name for name in ("answer", "chosen", "completion") if name in names), None)
     if answer is None or "prompt" not in names:
         raise InvalidInput(
-            f"there is {', '.join(names)}: a chat has messages, or prompt and answer, chosen or completion"
+            f"columns {', '.join(names)}: a chat has messages, or prompt and answer, chosen or completion"
         )
     return ["prompt", answer]
 

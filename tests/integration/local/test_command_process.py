@@ -139,7 +139,8 @@ def test_ctrl_c_at_any_moment_of_the_start_is_quiet(command: str, tmp_path: Path
         cwd=ROOT,
         check=False,
     )
-    assert done.returncode == 130, (seconds, done.stderr)
+    before_ctrl_c = "has no reward_model.json" in done.stderr  # a fast machine is through with it
+    assert done.returncode == (2 if before_ctrl_c else 130), (seconds, done.stderr)
     assert not re.search("Traceback|Exception ignored", done.stdout + done.stderr), (seconds, done.stderr)
 
 

@@ -276,7 +276,7 @@ def test_parquet_of_which_a_few_bytes_become_gigabytes_is_refused(
 
 def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{"fen": "x"}]), tmp_path / "x.parquet")
-    with pytest.raises(InvalidInput, match=r"x.parquet: there is fen: a chat has messages"):
+    with pytest.raises(InvalidInput, match=r"x.parquet: columns fen: a chat has messages"):
         open_chats(tmp_path / "x.parquet")
     (tmp_path / "y.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(InvalidInput, match="not a Parquet file"):
@@ -289,7 +289,7 @@ def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
         ("", "missing or empty"),
         ('{"messages": [{"role": "user", "content": "x"}]}\n', r"moves.jsonl:1: the last message"),
         ('{"messages": "e4"}\n', r"moves.jsonl:1: not a list of messages: 'e4'"),
-        ('{"conversations": []}\n', r"moves.jsonl:1: there is conversations: a chat has messages, or prompt"),
+        ('{"conversations": []}\n', r"moves.jsonl:1: columns conversations: a chat has messages, or prompt"),
         ('[["e4"]]', r"moves.jsonl, conversation 1: not a chat example: not a message of role and content"),
         ("4\n", r"moves.jsonl:1: not a chat example: '4'"),
         ("BZh9", r"moves.jsonl' is compressed: decompress it first"),
