@@ -41,9 +41,14 @@ class DeadSettings(RunPlace):
 
 def dead(settings: DeadSettings, console: Console | None = None) -> int:
     """Runs one action and returns the exit status. Raises `NotFound` if there is no such entry; `SetupError`
-    if the ids are missing, or there is no such run; `Unavailable` if its Redis does not answer, and there is
-    nothing in the archive or something is to change; `InvalidInput` if the archive's file is damaged."""
+    if the ids are missing, `list` gets some, or there is no such run; `Unavailable` if its Redis does not
+    answer, and there is nothing in the archive or something is to change; `InvalidInput` if the archive's
+    file is damaged."""
     console = console or SafeConsole(highlight=False, soft_wrap=True)
+    if settings.action == "list" and settings.ids:
+        raise SetupError(
+            f"rookery dead list takes no entries (got {' '.join(settings.ids)!r}); --run names a run"
+        )
     place = settings.place()
     with closing(RunStreams(place["redis_url"], place["run"], once=True)) as run:
         lost = LOST

@@ -88,15 +88,24 @@ class StepLog:
         self._last: deque[Mapping[str, Any]] = deque(maxlen=WINDOW)
 
     def refresh(self) -> tuple[Mapping[str, Any], ...]:
-        """The first and the last `WINDOW` records so far. A half-written last line is left for later."""
+        """The first and the last `WINDOW` records so far. A half-written last line is left for later.
+
+        Raises `InvalidInput` if another line is not a JSON object.
+        """
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(self._offset)
             for line in file:
                 if not line.endswith(b"\n"):
                     break
                 self._offset += len(line)
-                if line.strip():
-                    (self._first if len(self._first) < WINDOW else self._last).append(json.loads(line))
+                if not line.strip():
+                    continue
+                try:
+                    step: dict[str, Any] = dict(json.loads(line))
+                except (TypeError, ValueError) as error:
+                    text = line[:120].decode(errors="replace").rstrip()
+                    raise InvalidInput(f"{self._path}: not a step: {error!r} in {text!r}") from error
+                (self._first if len(self._first) < WINDOW else self._last).append(step)
         return (*self._first, *self._last)
 
 

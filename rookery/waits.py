@@ -63,7 +63,7 @@ def end(wait: Wait) -> None:
     with _lock:
         _waits.discard(wait)
     if wait.logged_s:
-        logger.warning("waited for %s: it goes on", wait)
+        logger.warning("waited for %s, and no longer does", wait)
 
 
 @contextmanager

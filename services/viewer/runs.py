@@ -79,7 +79,8 @@ class RunFolder:
 
     def course(self) -> dict[str, Any]:
         """Whether the run trains, how far it came, the change from its first steps to its last ones, and the
-        command that goes on with it: the newest step's `state` is running, ended, interrupted or unknown."""
+        command that goes on with it. `state` is running, ended, interrupted (before its last step), stopped
+        (a run without one) or unknown."""
         steps, settings = self.metrics(), self.read_json("settings.json")
         goal = settings.get("steps")
         goal = goal if isinstance(goal, int) and goal > 0 else None
@@ -95,8 +96,9 @@ class RunFolder:
             if goal:
                 command += f" --steps {2 * goal if ended else goal}"
         share = max(1, len(steps) // 10)
+        stopped = ("ended" if ended else "interrupted" if goal else "stopped") if local else "unknown"
         return {
-            "state": "running" if running else "ended" if ended else "interrupted" if local else "unknown",
+            "state": "running" if running else stopped,
             "step": done,
             "goal": goal,
             "first_step_at": steps[0].get("time") if steps else None,

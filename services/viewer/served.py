@@ -61,7 +61,7 @@ class VersionServer:
         """Starts servers of a version, in place of those of another one. Raises `NotFound` if its weights are
         not on this disk; `Unavailable` if this installation lacks what serves them."""
         if version not in run.versions():
-            raise NotFound(f"no version {version} of run {run.name!r} on this disk: {run.versions()[-20:]}")
+            raise NotFound(f"no version {version} of run {run.name!r} on this disk: {run.versions()}")
         if missing := [package for package in ("launcher", "vllm") if find_spec(package) is None]:
             raise Unavailable(f"version {version} cannot be served here without {' and '.join(missing)}")
         with self._changing:

@@ -56,6 +56,8 @@ def test_dead_letters_are_shown_replayed_and_dropped(redis_url: str) -> None:
 def test_what_to_replay_must_be_said(redis_url: str) -> None:
     with pytest.raises(SetupError, match="rookery dead replay: name entries"):
         command(redis_url, "replay")
+    with pytest.raises(SetupError, match=r"takes no entries \(got 'my-run'\); --run names a run"):
+        command(redis_url, "list", "my-run")
 
 
 def test_a_redis_that_is_gone_or_has_no_master_is_not_waited_for(redis_server: RedisServer) -> None:

@@ -5,6 +5,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from launcher.dashboard import Display
 from launcher.observer import WINDOW, Observer, Snapshot, StepLog
 from launcher.status import _page
 from launcher.supervisor import Member, State
+from rookery.errors import InvalidInput
 from rookery.processes.child import ServiceCommand
 from rookery.streams.state import Counts, Overview
 from rookery.terminal import SafeConsole
@@ -211,6 +213,15 @@ def test_a_half_written_record_waits(tmp_path: Path) -> None:
         file.write('ep": 2}\n')
     assert [step["step"] for step in log.refresh()] == [1, 2]
     assert [step["step"] for step in log.refresh()] == [1, 2]
+
+
+@pytest.mark.parametrize("line", [b'{"step": 2, "rew{"step": 3}', b"null", b"[1]", b'"\xff"'])
+def test_a_damaged_record_is_quoted(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + line + b"\n")
+    quoted = repr(line.decode(errors="replace"))
+    with pytest.raises(InvalidInput, match=f"{path}: not a step: .* in {re.escape(quoted)}"):
+        StepLog(path).refresh()
 
 
 def test_a_long_run_is_kept_by_its_ends(tmp_path: Path) -> None:

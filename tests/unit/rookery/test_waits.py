@@ -30,7 +30,7 @@ async def test_a_wait_longer_than_expected_is_told_everywhere(caplog: pytest.Log
         assert (await http.get("/readyz")).json() == {"status": "ready"}
     said = [record.getMessage() for record in caplog.records if record.name == "rookery.waits"]
     assert said[0] == "waits for positions from the feed for 0 s, longer than the expected 0 s"
-    assert said[-1] == "waited for positions from the feed for 0 s: it goes on"
+    assert said[-1] == "waited for positions from the feed for 0 s, and no longer does"
     assert 'rookery_waiting_seconds{peer="the feed",what="positions"}' in metrics
     waits.report()
     assert 'what="positions"' not in generate_latest().decode()

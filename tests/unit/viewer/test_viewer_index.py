@@ -334,7 +334,7 @@ def test_a_run_says_how_far_it_came_and_how_to_go_on(tmp_path: Path) -> None:
     run, folder = Runs(tmp_path).find("one"), tmp_path / "one"
     first, *_, last = run.metrics()
     assert (run.course()["state"], run.course()["change"]["reward"]) == (
-        "interrupted",
+        "stopped",
         [first["reward"], last["reward"]],
     )
     for goal, state, steps in ((STEPS, "ended", 2 * STEPS), (STEPS + 2, "interrupted", STEPS + 2)):
