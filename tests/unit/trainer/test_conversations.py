@@ -421,7 +421,7 @@ def test_a_json_file_has_a_list_of_conversations(tmp_path: Path) -> None:
         ("[]", "it has no rows"),
         ("[[", "analysis.json is not JSON"),
         ('[["e4"]]', "analysis.json, conversation 1: .* not a message of role and content: 'e4'"),
-        ('[{"text": 1}]', "analysis.json, conversation 1: not a chat example: there is text"),
+        ('[{"text": 1}]', "analysis.json, conversation 1: not a chat example: columns text"),
     ):
         path.write_text(content)
         with pytest.raises(InvalidInput, match=complaint):
