@@ -37,6 +37,8 @@ METRICS = "/metrics"
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,}=*")
 """`b64token` of RFC 6750, section 2.1, of a length that cannot be guessed."""
 
+_HEADER_VALUE = re.compile(r"[ -~]*")
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -71,7 +73,7 @@ class Access:
 
     def with_key(self, variable: str, file: Path | None) -> "Access":
         """This access with another token: that in the environment variable or the file, or none. Raises
-        `SetupError` if the variable is empty, or the file cannot be read."""
+        `SetupError` if the variable is empty, the file cannot be read, or HTTP cannot send what is there."""
         key = os.environ.get(variable, "") if variable else ""
         if variable and not key:
             raise SetupError(f"the environment variable {variable!r} is empty (key-env)")
@@ -79,6 +81,10 @@ class Access:
             key = file.read_text().strip() if file else key
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"{file}: {error} (key-file)") from error
+        if not _HEADER_VALUE.fullmatch(key):
+            raise SetupError(
+                f"{file or variable} has characters that no HTTP header may have (key-env, key-file)"
+            )
         return replace(self, token=key, token_file=None)
 
     def admits(self, authorization: str) -> bool:

@@ -265,7 +265,7 @@ def tensor_names(folder: Path) -> set[str]:
     paths = [path for path in weight_files(folder) if path.is_file()]
     try:
         return {name for path in paths for name in _read_header(path)[1]} - {_METADATA}
-    except (OSError, ValueError, struct.error) as error:
+    except (OSError, ValueError, TypeError, struct.error) as error:
         raise SetupError(f"weights of {folder}: {error!r}") from error
 
 
@@ -310,7 +310,9 @@ def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
     """The size of the header of a safetensors file, and its entries by the name of the tensor."""
     with path.open("rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
-        header: dict[str, Any] = json.loads(file.read(size))
+        if size > path.stat().st_size:
+            raise ValueError(f"{path.name} is cut short, or no safetensors file (a pointer of Git LFS?)")
+        header: dict[str, Any] = dict(json.loads(file.read(size)))
     return size, header
 
 
@@ -329,8 +331,8 @@ def _download(model: str, files: Iterable[str] = _FILES) -> Path:
         return Path(
             snapshot_download(model, allow_patterns=list(files), ignore_patterns=list(_IGNORED_FILES))
         )
-    except (ImportError, OSError, ValueError) as error:
-        why = str(error).strip().splitlines()[0]
+    except Exception as error:  # also those of the HTTP library, if a connection is cut
+        why = (str(error).strip() or repr(error)).splitlines()[0]
         raise SetupError(
             f"no model {model!r} (--model): it is not a directory, it is not in {cache_dir()}, and Hugging "
             f"Face did not provide it ({why}); on a machine with a network, run: hf download {model}"

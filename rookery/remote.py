@@ -125,7 +125,7 @@ def local_folder(place: str) -> Path:
         names = sorted(files.find(root))
         if not names or names == [root]:
             raise SetupError(f"there is no folder at {place!r}")
-        identity = hashlib.sha256("\n".join(files.ukey(name) for name in names).encode()).hexdigest()
+        identity = hashlib.sha256("\n".join(_identity(files, name) for name in names).encode()).hexdigest()
         copy = cache_folder() / identity[:32] / root.rpartition("/")[2]
         if not copy.exists():
             _copy(files, root, names, copy=copy)
@@ -146,14 +146,21 @@ def local_file(place: str, beside: str) -> Path:
         folder, slash, name = root.rpartition("/")
         if not slash:
             raise SetupError(f"{place!r} names a bucket, but no file in it")
-        copy: Path = cache_folder() / files.ukey(root)[:32] / name
+        copy: Path = cache_folder() / _identity(files, root)[:32] / name
         if not copy.exists():
-            logger.info("copying %s (%.1f MB) to %s", place, files.size(root) / 1e6, copy)
+            logger.info("copying %s to %s", place, copy)
             with suppress(FileNotFoundError):
                 neighbour = f"{folder}/{beside}"
                 _copy(files, neighbour, [neighbour], copy=copy.with_name(beside))
             _copy(files, root, [root], copy=copy)
     return copy
+
+
+def _identity(files: Any, name: str) -> str:
+    """What changes with a file, whose name alone fsspec's `ukey` takes for a file of an HTTP server. Not the
+    address to which such a server redirects, which may be another one each time."""
+    info = {key: value for key, value in files.info(name).items() if key != "url"}
+    return hashlib.sha256(str(info).encode()).hexdigest()
 
 
 def _copy(files: Any, root: str, names: Iterable[str], *, copy: Path) -> None:
@@ -243,7 +250,7 @@ def store_faults(place: str, doing: str = "reach") -> Iterator[None]:
         raise SetupError(f"cannot {doing} {place[:QUOTED_CHARS]!r}: {error.strerror or error}") from error
     except Exception as error:
         # The connection errors of these packages are not all OSErrors.
-        client = type(error).__module__.partition(".")[0] in ("aiohttp", "botocore", "httpx")
+        client = type(error).__module__.partition(".")[0] in ("aiohttp", "botocore", "httpx", "httpx2")
         if client or isinstance(error, OSError):
             why = str(error).replace(place, "it")[:QUOTED_CHARS]
             raise Unavailable(f"cannot {doing} {place[:QUOTED_CHARS]!r} now: {why}") from error

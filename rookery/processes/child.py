@@ -40,7 +40,7 @@ class Watchdog:
         self._process = subprocess.Popen(
             [sys.executable, "-S", script, str(grace_s)],
             stdin=subprocess.PIPE,
-            text=True,
+            bufsize=0,  # a line that cannot be written is not written again by `close`
             start_new_session=True,
         )
 
@@ -61,8 +61,7 @@ class Watchdog:
         if pipe is None:
             return
         try:
-            pipe.write(line)
-            pipe.flush()
+            pipe.write(line.encode())
         except BrokenPipeError:
             logger.warning(
                 "the watchdog has ended: if this process is killed, its children will keep running"
@@ -107,10 +106,11 @@ class Child:
             self._process.terminate()
 
     def kill(self) -> None:
-        """Kills the process and its descendants."""
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-        self.poll()
+        """Kills the process and its descendants, unless it has ended: its id may be another's by now."""
+        if self.poll() is None:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self.poll()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

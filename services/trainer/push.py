@@ -45,7 +45,6 @@ class PushSettings(Settings, env_prefix="PUSH_"):
 def run(settings: PushSettings) -> None:
     """Merges, writes the card and uploads both in one commit. Raises `SetupError` if there is no such run,
     version or report, or the Hub refuses the token or the name; `PeerFault` if the Hub does not answer."""
-    from httpx import HTTPError
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -67,11 +66,11 @@ def run(settings: PushSettings) -> None:
                 folder_path=folder,
                 commit_message=f"Version {manifest['version']} of {manifest['run']}",
             )
-        except HfHubHTTPError as error:
+        except (HfHubHTTPError, ValueError) as error:
             raise SetupError(
                 f"{settings.repo}: {cause_message(error)} (HF_TOKEN, `hf auth login`)"
             ) from error
-        except (HTTPError, OSError) as error:
+        except Exception as error:  # of the HTTP library, which differs between versions of the Hub's
             raise PeerFault(f"{api.endpoint}: {cause_message(error)}") from error
     logger.info("version %d of %s is at %s", manifest["version"], manifest["run"], url)
 

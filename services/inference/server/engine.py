@@ -107,7 +107,7 @@ class VllmEngine:
 
     async def warm_up(self, adapter: Adapter) -> None:
         """Makes the first real requests as fast as later ones. Sends a burst of requests as rollouts do, then
-        one with truncated sampling, as people do."""
+        one with truncated sampling, as people do. Raises as `load` does."""
         lora = self._lora(adapter)
         burst = [
             self._generate([*self._canary_ids[i:], *self._canary_ids[:i]], _rollout_params(i), lora)
@@ -120,9 +120,9 @@ class VllmEngine:
             max_tokens=_WARM_UP_TOKENS,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        async with asyncio.timeout(WARM_UP_TIMEOUT_S):
-            await asyncio.gather(*burst)
-            await self._generate(list(self._canary_ids), truncated, lora)
+        complaint = "the warm-up was not answered"
+        await self._ask(asyncio.gather(*burst), complaint, timeout_s=WARM_UP_TIMEOUT_S)
+        await self._ask(self._generate(list(self._canary_ids), truncated, lora), complaint)
 
     def route(self, model: str, adapter: Adapter) -> None:
         """Lets a loaded adapter answer new requests for `model`. vLLM resolves a request's model once, on
@@ -169,14 +169,14 @@ class VllmEngine:
         outputs = [output async for output in stream]
         return outputs[-1]
 
-    async def _ask(self, answer: "Awaitable[T]", complaint: str) -> T:
+    async def _ask(self, answer: "Awaitable[T]", complaint: str, *, timeout_s: float = LOAD_TIMEOUT_S) -> T:
         """Waits for `answer`, and turns its errors into ours. Raises `EngineFault` if there is no answer in
         time, or the engine has died; `InvalidInput` if the engine is alive and refuses the request."""
         try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError as error:
-            raise EngineFault(f"{complaint}: no answer within {LOAD_TIMEOUT_S} s") from error
+            raise EngineFault(f"{complaint}: no answer within {timeout_s:g} s") from error
         except EngineDeadError as error:
             raise EngineFault(f"{complaint}: {error}") from error
         except Exception as error:

@@ -1,5 +1,6 @@
 """What needs vLLM itself, and no server: what the plugin replaces, and the check of flags and models."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from rookery.config.inference import ServerSettings
-from rookery.errors import SetupError
+from rookery.errors import EngineFault, SetupError
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch]
@@ -288,3 +289,18 @@ def test_a_model_whose_answers_would_not_end_is_refused(tmp_path: Path, kept: st
     else:
         with pytest.raises(SetupError, match=r"model' has no end token, .* eos_token in tokenizer_config"):
             vllm_command.command(chosen, port=1, cpu=True)
+
+
+async def test_a_warm_up_that_does_not_end_is_a_fault_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from services.inference.server import engine
+
+    class Hanging(engine.VllmEngine):
+        def __init__(self) -> None:
+            self._client, self._canary_ids = SimpleNamespace(errored=False), (1,)  # type: ignore[assignment]
+
+        async def _generate(self, *args: Any, **options: Any) -> Any:
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(engine, "WARM_UP_TIMEOUT_S", 0.1)
+    with pytest.raises(EngineFault, match=r"warm-up was not answered: no answer within 0\.1 s"):
+        await Hanging().warm_up(None)  # type: ignore[arg-type]

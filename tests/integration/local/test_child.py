@@ -60,6 +60,26 @@ def test_logs_are_kept_and_their_end_is_found(tmp_path: Path, watchdog: Watchdog
     assert last_lines(tmp_path / "nothing", 3) == []
 
 
+def test_a_child_that_has_ended_is_not_killed_by_an_id_that_may_be_anothers(
+    tmp_path: Path, watchdog: Watchdog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Child(script("a", "", tmp_path), watchdog)
+    until(lambda: child.poll() is not None)
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: killed.append(group))
+    child.kill()
+    assert not killed
+
+
+def test_a_watchdog_that_has_ended_is_reported_and_closed(caplog: pytest.LogCaptureFixture) -> None:
+    dog = Watchdog()
+    dog._process.kill()
+    dog._process.wait()
+    dog.release(1)
+    dog.close()
+    assert "the watchdog has ended" in caplog.text
+
+
 ORPHAN_MAKER = """
 import sys, time
 from pathlib import Path

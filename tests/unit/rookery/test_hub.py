@@ -18,6 +18,7 @@ from rookery.hub import (
     check_allowed,
     identity,
     model_folder,
+    tensor_names,
     weight_files,
     weights_digest,
     with_system_role,
@@ -104,6 +105,25 @@ def test_what_is_not_here_is_fetched(cache: Path, monkeypatch: pytest.MonkeyPatc
     hub.snapshot_download = lambda model, **how: str(write_snapshot(cache, model, {}))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert model_folder("some/model") == cached("some/model")
+
+
+def test_a_download_that_is_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(model: str, **how: object) -> str:
+        raise type("RemoteProtocolError", (Exception,), {})  # as httpx2's, which is no OSError
+
+    hub = types.ModuleType("huggingface_hub")
+    hub.snapshot_download = cut  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    with pytest.raises(SetupError, match=r"did not provide it \(RemoteProtocolError\(\)\)"):
+        model_folder("some/model")
+
+
+@pytest.mark.parametrize("content", [b"version https://git-lfs.github.com/spec/v1\n", b"\xff" * 9])
+def test_what_is_no_whole_file_of_weights_is_not_read(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    for read in (weights_digest, tensor_names):
+        with pytest.raises(SetupError, match=r"model\.safetensors is cut short.*Git LFS"):
+            read(tmp_path)
 
 
 def _write(folder: Path, files: dict[str, dict[str, list[float]]]) -> Path:

@@ -1,7 +1,10 @@
 """Data behind a URL: copied once, again when it has changed, with its manifest."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import fsspec
 import pytest
@@ -27,7 +30,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AbstractF
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     local_file.cache_clear()
     yield (memory := fsspec.filesystem("memory"))
-    memory.rm("/bucket", recursive=True)
+    with suppress(FileNotFoundError):
+        memory.rm("/bucket", recursive=True)
     local_file.cache_clear()
 
 
@@ -44,6 +48,31 @@ def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: 
     files.pipe("/bucket/set/moves.jsonl", b"other\n")
     local_file.cache_clear()
     assert local_path(URL).read_bytes() == b"other\n"
+
+
+def test_a_file_of_an_http_server_is_copied_again_when_it_has_changed(files: AbstractFileSystem) -> None:
+    pytest.importorskip("aiohttp")
+    body = b"one"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # without a Content-Length, as of what is made while it is sent
+            self.send_response(200 if self.path == "/x.jsonl" else 404)
+            self.send_header("ETag", f'"{body.decode()}"')
+            self.end_headers()
+            self.wfile.write(body if self.command == "GET" else b"")
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}/x.jsonl"
+        assert local_path(url).read_bytes() == b"one"
+        body = b"two"
+        local_file.cache_clear()
+        assert local_path(url).read_bytes() == b"two"
+        server.shutdown()
 
 
 def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
