@@ -295,7 +295,7 @@ def test_what_is_no_token_is_refused_and_not_quoted(text: str, tmp_path: Path) -
 def test_a_key_that_http_cannot_send_is_refused_and_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("sk-abc\u2026xyz", "one\ntwo"):
         monkeypatch.setenv("KEY", key)
-        with pytest.raises(SetupError, match="^KEY has characters that no HTTP header may have"):
+        with pytest.raises(SetupError, match=r"^KEY has characters that no HTTP header may have"):
             OPEN.with_key("KEY", None)
 
 
