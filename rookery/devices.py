@@ -6,13 +6,16 @@ MIG id (MIG-...). Imports neither torch nor vLLM: CUDA reads its variables once,
 """
 
 import importlib.metadata
+import math
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -268,8 +271,20 @@ def _hint(variables: Mapping[str, str]) -> str:
 
 
 def usable_cores() -> int:
-    """How many cores of the CPU this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores of the CPU this process may use, by its affinity and the quota of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, container_quota())))
+
+
+def container_quota(root: Path = Path("/sys/fs/cgroup")) -> float:
+    """How many cores' time this process's container may use, by cgroups of version 2 or 1; infinite without a
+    quota. `docker run --cpus` and limits of Kubernetes set it, and affinity does not show it."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # "max" is no number
+            quota, period = map(int, " ".join((root / name).read_text() for name in names).split())
+            if quota > 0:
+                return quota / period
+    return math.inf
 
 
 def nvidia_smi(*arguments: str) -> list[str]:

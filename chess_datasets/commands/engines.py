@@ -5,7 +5,6 @@ A reward service is always a separate process, called over gRPC; none of its cod
 
 import asyncio
 import math
-import os
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ from chess_datasets.store.parquet import Kind
 from rookery.access import AccessSettings
 from rookery.clients import RewardClient, ScoreItem
 from rookery.clients.score_stream import Groups, GroupScorer, Key, each
+from rookery.devices import usable_cores
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, ServiceCommand, Watchdog, last_lines
 from rookery.processes.ports import Ports
@@ -45,7 +45,7 @@ def _workers_of(settings: EngineWorkSettings) -> Workers:
     """The workers that --engines and --ray ask for; on this machine, no more than --count keeps busy."""
     if settings.ray:
         return Workers(settings.engines, ray=settings.ray)
-    return Workers(min(settings.engines or os.cpu_count() or 1, math.ceil(settings.count / SHARD_SIZE)))
+    return Workers(min(settings.engines or usable_cores(), math.ceil(settings.count / SHARD_SIZE)))
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import hashlib
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from types import MappingProxyType
 import chess
 import chess.engine
 
+from rookery.devices import usable_cores
 from rookery.engines.engine import find_engine
 from rookery.episodes import Opponent
 from rookery.errors import EngineFault, InvalidInput, SetupError
@@ -94,7 +94,7 @@ class EnginePlayer:
         self._binary, self._limit, self._reproducible = binary, limit, reproducible
         playing = {"UCI_AnalyseMode": False} if "UCI_AnalyseMode" in binary.options else {}
         self._options = _checked_options({**playing, **options}, binary)
-        self._slots = asyncio.Semaphore(os.cpu_count() or 1)
+        self._slots = asyncio.Semaphore(usable_cores())
         self._idle: list[_Process] = []
 
     def describe(self) -> Mapping[str, object]:

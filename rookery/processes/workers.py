@@ -23,6 +23,7 @@ from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
+from rookery.devices import usable_cores
 from rookery.errors import SetupError, Unavailable
 
 T = TypeVar("T")
@@ -148,7 +149,7 @@ class Workers:
             self._pool = cluster = RayPool(ray)
             self.jobs = jobs or cluster.cpus
         else:
-            self.jobs = jobs or os.cpu_count() or 1
+            self.jobs = jobs or usable_cores()
             self._pool = process_pool(self.jobs) if self.jobs > 1 else None
 
     def __enter__(self) -> Self:

@@ -1,5 +1,6 @@
 """Which GPUs each process gets, on machines of several layouts."""
 
+import math
 import os
 from pathlib import Path
 
@@ -141,3 +142,25 @@ def test_a_process_sees_its_gpus_alone_and_counts_them_from_0(
     assert [devices.position(name) for name in ("2", "1")] == [0, 1]
     devices.restrict("cpu")
     assert os.environ[devices.VISIBLE] == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, math.inf),
+        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, math.inf),
+        ({}, math.inf),
+    ],
+)
+def test_a_container_may_have_fewer_cores_than_its_machine(
+    files: dict[str, str], cores: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert devices.container_quota(tmp_path) == cores
+    monkeypatch.setattr(devices, "container_quota", lambda: cores)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64), raising=False)
+    assert devices.usable_cores() == math.ceil(min(64, cores))
