@@ -65,14 +65,16 @@ def configure(service: str, *, level: str = "INFO") -> None:
     """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this.
 
     On SIGUSR1, the process writes the stacks of its threads there. Raises `SetupError` if ROOKERY_LOG_LEVEL
-    is no level.
+    is no level, or ROOKERY_LOGS is neither.
     """
     level = os.environ.get("ROOKERY_LOG_LEVEL") or level
     if level not in logging.getLevelNamesMapping():
         names = ", ".join(logging.getLevelNamesMapping())
         raise SetupError(f"ROOKERY_LOG_LEVEL={level!r}: choose from {names}")
     faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or sys.stderr)
-    choice = os.environ.get("ROOKERY_LOGS", "text" if sys.stderr.isatty() else "json")
+    choice = os.environ.get("ROOKERY_LOGS") or ("text" if sys.stderr.isatty() else "json")
+    if choice not in ("json", "text"):
+        raise SetupError(f"ROOKERY_LOGS={choice!r}: choose json or text")
     handler = logging.StreamHandler()
     if choice == "json":
         handler.setFormatter(JsonFormatter(service))

@@ -44,9 +44,15 @@ def test_json_carries_the_exception() -> None:
     assert "ValueError: bad yeast" in json.loads(JsonFormatter("x").format(record))["exception"]
 
 
-def test_a_level_that_is_none_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROOKERY_LOG_LEVEL", "loud")
-    with pytest.raises(SetupError, match="ROOKERY_LOG_LEVEL='loud': choose from CRITICAL, "):
+@pytest.mark.parametrize(
+    ("name", "value", "choices"),
+    [("ROOKERY_LOG_LEVEL", "loud", "from CRITICAL, "), ("ROOKERY_LOGS", "xml", "json or text")],
+)
+def test_a_wrong_choice_is_quoted(
+    name: str, value: str, choices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SetupError, match=f"{name}='{value}': choose {choices}"):
         configure("data")
 
 
