@@ -47,7 +47,7 @@ _INVISIBLE = dict.fromkeys(
 OPENINGS = ("<think>", "[THINK]")
 """Marks with which a chat template may open the reasoning, at the end of the prompt."""
 
-_END_MARK = re.compile(r"(?:<[|\uff5c]\w{1,40}[|\uff5c]>|</s>|<(?:eos|pad|end_of_turn)>)\s{0,8}\Z")
+_END_MARK = re.compile(r"(?:<[|\uff5c][\w\u2581]{1,40}[|\uff5c]>|</s>|<(?:eos|pad|end_of_turn)>)\s{0,8}\Z")
 
 # Magistral's marks, and the channels of gpt-oss. All are as long as the tag of `<think>` or longer.
 _FOREIGN_MARK = re.compile(

@@ -64,7 +64,9 @@ _STATED = re.compile(
 )
 _CHANCE = re.compile(r"win|chance|probab|expect|scor|eval", re.IGNORECASE)
 _SIDE = re.compile(r"White|Black")
-_CLAUSE = re.compile(r"[\n;]|[.!?](?=\s)(?!(?<=[1-8O+#!?][!?])\s[(\[]?(?:[+\d#M-]|$))")
+_CLAUSE = re.compile(
+    r"[\n;]|[.!?](?=\s)(?!(?<=[1-8O+#!?][!?])\s[(\[]?(?:[+-]\d|[+-]?[#M]\d|\d+(?:\.\d|\s?%)|$))"
+)
 """What ends a clause: not the mark of a move before its evaluation, "Qxf3? -2.1"."""
 
 

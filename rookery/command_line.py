@@ -126,7 +126,7 @@ def _guarded(command: Command, argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.filename is None and error.errno != errno.ENOSPC:
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         return _fail_of_system(command, error)
 

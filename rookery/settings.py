@@ -140,7 +140,10 @@ class Settings(BaseSettings):
         if isinstance(value, tuple):
             return tuple(cls._check_paths(each) for each in value)
         if isinstance(value, str | Path) and str(value).startswith("~/"):
-            value = type(value)(Path(value).expanduser())
+            try:
+                value = type(value)(Path(value).expanduser())
+            except RuntimeError as error:  # there is no home
+                raise ValueError(f"{str(value)!r}: {error}") from error
         if isinstance(value, Path):
             check_path(value)
         return value

@@ -66,6 +66,9 @@ def _convert(source: Path, model: Path) -> None:
 def main() -> int:
     """Makes the model, unless its folder exists, and prints the folder. Returns the exit status."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    if str(folder).startswith("-"):
+        sys.stderr.write(f"usage: python -m scripts.smollm2 [FOLDER] (got {str(folder)!r})\n")
+        return 2
     try:
         check_path(folder, is_folder=True)
     except ValueError as error:

@@ -190,7 +190,7 @@ class RewardClient:
 
     def _opened(self, response: str) -> str:
         opening = self.opening or os.environ.get(OPENING_VARIABLE, "")
-        return response if opening and response.lstrip().startswith(opening) else opening + response
+        return response if opening and response.lstrip().startswith(opening.strip()) else opening + response
 
     def _options(self) -> dict[str, Any]:
         url = self.url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL

@@ -109,10 +109,10 @@ def _without_side_lines(moves: bytes) -> bytes:
         if part == b"(":
             depth += 1
         elif part == b")":
-            depth -= 1
-        elif depth <= 0:
+            depth = max(0, depth - 1)
+        elif not depth:
             parts.append(part)
-    return b"".join(parts)
+    return b" ".join(parts)
 
 
 def without_en_passant(moves: bytes) -> bytes:

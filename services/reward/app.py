@@ -153,12 +153,14 @@ def _items(body: OpenRlhfRequest) -> Sequence[ScoreItem]:
 
 
 def _labelled(label: str | dict[str, Any], prompt: object, response: str, *, place: str) -> ScoreItem:
-    response = (opening_of(prompt) if isinstance(prompt, str) else "") + without_end_marks(response)
+    opening, response = opening_of(prompt) if isinstance(prompt, str) else "", without_end_marks(response)
     try:
         fields = label
         if isinstance(fields, str):
             fields = json.loads(fields) if fields.lstrip().startswith("{") else {"fen": fields}
-        return read_item({**fields, "response": response}, place=place)
+        if fields.get("task", "") not in ("", "move") or response.lstrip().startswith(opening):
+            opening = ""
+        return read_item({**fields, "response": opening + response}, place=place)
     except InvalidInput as error:
         raise InvalidInput(f"{place}: {error}") from error
     except (ValueError, RecursionError) as error:
