@@ -60,6 +60,8 @@ def test_tau_of_argsorts_is_that_of_the_sorting_permutations() -> None:
     ("text", "stated"),
     [
         ("Nf6? -2.1, e5 \u22120.30", {"g8f6": 210, "e7e5": 30}),
+        ("e5! 12 moves later, d5 is +0.30.", {"d7d5": -30}),
+        ("Best is e5!! - Then d5 is +0.20.", {"d7d5": -20}),
         ("Nf6 is solid (+0.31).", {"g8f6": -31}),  # White's view, and Black is to move
         ("After e5 Nf3 Nc6 the evaluation is -25 cp; a6 loses 3 tempi.", {"e7e5": 25}),
         ("Black wins 40% here. White has a 70% chance.", {"": 0.4}),

@@ -90,6 +90,8 @@ def test_the_id_is_the_moves() -> None:
         "1. e4! {b4 was better} e5 ; or c5\n2. Nf3+ 1-0",
         "1.e4 e5 2.Nf3",
         "1. e4 (1. d4 d5 (1... Nf6 {:-)} 2. c4) 2. c4) 1... e5 2. Nf3 (2. f4) *",
+        "1. e4(1. d4)e5 2. Nf3",
+        "1. e4 ) (1. d4) e5 2. Nf3",
     ]
     other = ["1. e4 e5 2. Nf3 Nc6 *", '[FEN "x"]\n1. e4 e5 2. Nf3 *', ""]
     assert {RawGame(7, text.encode()).id for text in same} == {plain.id}
