@@ -47,6 +47,12 @@ def test_make_knows_every_target_named() -> None:
     assert named <= targets
 
 
+def test_no_model_is_tracked_by_mistake() -> None:
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    sizes = {name: (ROOT / name).lstat().st_size for name in tracked.stdout.split("\0")[:-1]}
+    assert not {name: size for name, size in sizes.items() if size > 20_000_000 or name.startswith("-")}
+
+
 def test_links_lead_to_a_file_and_a_heading() -> None:
     tracked = subprocess.run(
         ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
