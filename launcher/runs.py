@@ -48,9 +48,8 @@ def settle_settings(requested: S) -> S:
     A new run has the style and the length of answers of its model, unless they are given.
 
     Each assignment in `set` is kept until the same setting is assigned again, and ignored while others leave
-    it without effect. A run without a name gets a new
-    one. Raises `SetupError` if the settings file of the run cannot be read, or has a wrong value; or the
-    model is not here, or nothing tells its style.
+    it without effect. A run without a name gets a new one. Raises `SetupError` if the settings file of the
+    run cannot be read, or has a wrong value; or the model is not here, or nothing tells its style.
     """
     stored = _stored_settings(requested)
     if not stored:

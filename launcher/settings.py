@@ -110,7 +110,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     set: Assignments = ()
     """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
     _kept: frozenset[str] = PrivateAttr(default=frozenset())
-    """Those of `set` that are not given now: a resumed run keeps them."""
+    """The assignments of `set` that this command does not give: the run had them before."""
 
     @property
     def generated(self) -> bool:

@@ -157,8 +157,10 @@ def local_file(place: str, beside: str) -> Path:
 
 
 def _identity(files: Any, name: str) -> str:
-    """What changes with a file, whose name alone fsspec's `ukey` takes for a file of an HTTP server. Not the
-    address to which such a server redirects, which may be another one each time."""
+    """A hash of what the store says of a file, such as size and ETag, which changes with the file. fsspec's
+    `ukey` of an HTTP file is its URL alone. The address of a redirect, which may differ each time, is left
+    out.
+    """
     info = {key: value for key, value in files.info(name).items() if key != "url"}
     return hashlib.sha256(str(info).encode()).hexdigest()
 

@@ -163,7 +163,7 @@ class RewardClient:
         default = {"scheme": self.scheme} if self.scheme else {}
         body = {**default, **episode, **following}
         if "response" in following:
-            body["response"] = self._opened(following["response"])
+            body["response"] = self._with_opening(following["response"])
         return body
 
     def _post(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
@@ -188,7 +188,7 @@ class RewardClient:
                 except RewardFault as fault:
                     await asyncio.sleep(_pause_s(fault, pauses))
 
-    def _opened(self, response: str) -> str:
+    def _with_opening(self, response: str) -> str:
         opening = self.opening or os.environ.get(OPENING_VARIABLE, "")
         return response if opening and response.lstrip().startswith(opening.strip()) else opening + response
 
@@ -215,7 +215,7 @@ class RewardClient:
             "items": [
                 default
                 | {name: value for name, value in asdict(answer).items() if value}
-                | {"response": answer.response if answer.task else self._opened(answer.response)}
+                | {"response": answer.response if answer.task else self._with_opening(answer.response)}
                 for answer in batch
             ]
         }

@@ -42,7 +42,7 @@ class Question:
         return Answer(self.fen, response, task=task, truncated=truncated, move=move)
 
     def solved(self) -> Answer:
-        """The data set's own answer. Reasoning that the client begins before it ends at once."""
+        """The data set's own answer. It closes the reasoning that the client's `opening` begins."""
         return self.answer(f"</think>{self.solution}")
 
 

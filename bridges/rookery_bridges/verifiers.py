@@ -48,7 +48,7 @@ class ChessTask(vf.Task[ChessData, vf.State, ChessTaskConfig]):
         if data.episode:
             return float(trace.info["reward"])  # of `ChessEnv`, unless it failed
         question = Question(data.id or "", [], data.fen, task=data.task, move=data.move)
-        reply = _whole(trace.last_reply, trace.assistant_messages)
+        reply = _reply_with_reasoning(trace.last_reply, trace.assistant_messages)
         [verdict] = await self.client.ascore([question.answer(reply)])
         trace.record_metric("legal", float(verdict.legal))
         return verdict.reward
@@ -124,7 +124,7 @@ class ChessEnv(vf.Env[ChessEnvConfig]):
                 if segment.terminated and (fault := _fault_of(interaction.trace)):
                     raise RewardFault(f"the conversation ended without an answer: {fault}")
                 before = len(state.prompt or ())
-                reply = _whole(segment.last_reply, segment.messages)
+                reply = _reply_with_reasoning(segment.last_reply, segment.messages)
                 following = {"cut": True} if segment.terminated else {"response": reply}
                 state = await task.client.aplay(state.episode, **following)
                 reward += state.reward
@@ -140,7 +140,7 @@ class ChessEnv(vf.Env[ChessEnvConfig]):
             trace.record_metrics({"turns": len(turns), **turns[-1]["rewards"]})
 
 
-def _whole(reply: str, messages: vf.Messages) -> str:
+def _reply_with_reasoning(reply: str, messages: vf.Messages) -> str:
     """The reply with its reasoning, which prime-rl's renderers and some servers split off."""
     for message in reversed(messages):
         if message.role == "assistant" and (message.content or "").strip() == reply:
