@@ -6,7 +6,6 @@ the last ends in a result or a space. All its lines end in LF, or all in CRLF. I
 `rookery.pgn.splitter`, would end it.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +27,6 @@ _SPACES = b" \t\n\v\f\r"
 # By the last two bytes of a line of moves: results and spaces, after which the careful reader may see an end.
 _RESULTS = [int.from_bytes(end, "little") for end in (b"-0", b"-1", b"/2")]
 _ENDS = np.isin(np.arange(1 << 16), _RESULTS) | np.isin(np.arange(1 << 16) >> 8, list(b"*" + _SPACES))
-# Tags of which only the first is `Event`, a blank line, and what may begin moves.
-_TAGS = re.compile(rb'\[Event "[^\n]*+\n(?:\[(?!Event\s)[^\n]*+\n)*+\n++(?=[^\n\[%\xef])')
 # How a line ends.
 _CRLF, _LONE = 1, 2
 
@@ -52,25 +49,12 @@ class Games:
         return ends
 
 
-def run_of_short(text: bytes, at: int) -> list[int]:
-    """The ends of games from `at` on that have all their moves on one line, in a text without CR. Most have,
-    and comments make the line long: its end is found faster than all lines are looked at."""
-    ends: list[int] = []
-    while tags := _TAGS.match(text, at):
-        line = text.find(b"\n", tags.end())
-        if not text.startswith(NEXT, line) or line + 2 - at > MAX_GAME_BYTES:
-            break
-        ends.append(at := line + 2)
-    return ends
-
-
 def games_like_others(text: bytes, at: int) -> Games:
     """The games of the usual layout that begin and end in the text from `at` on."""
     data = np.frombuffer(text, np.uint8)
     starts, stops, endings = _line_bounds(data, at, has_cr=b"\r" in text)
     first = data.take(starts, mode="clip")
-    is_tag, is_blank = first == _BRACKET, np.empty(len(starts), bool)
-    np.equal(starts[:-1], stops, out=is_blank[:-1])
+    is_tag, is_blank = first == _BRACKET, (first == _LF) | (first == _CR)
     is_blank[-1] = True  # the last line is cut off: only whether it begins a game matters
     is_moves = ~(is_tag | is_blank)
     is_event, is_odd = _event_lines(text, starts, is_tag)
@@ -124,7 +108,7 @@ def _event_lines(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which lines begin a game, and which only look like it, as `[Event  "two spaces"]` does."""
     is_event, is_odd = np.zeros(len(starts), bool), np.zeros(len(starts), bool)
-    second = np.frombuffer(text, np.uint8).take(starts + 1, mode="clip")
+    second = np.frombuffer(text, np.uint8)[1:].take(starts, mode="clip")
     tags = np.flatnonzero(is_tag & (second == EVENT[1]))
     words = _words_at(text, "<u8")[np.minimum(starts[tags], len(text) - len(EVENT))]
     begins = words == _EVENT

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chess_datasets.pgn.layout import EVENT, NEXT, Games, games_like_others, run_of_short
+from chess_datasets.pgn.layout import EVENT, NEXT, Games, games_like_others
 from rookery.pgn.rawgame import MAX_GAME_BYTES, RawGame
 from rookery.pgn.splitter import Splitter
 
@@ -63,9 +63,6 @@ def tickets_of(text: bytes, starts: Sequence[int], ends: Sequence[int]) -> NDArr
 Keep = Callable[[NDArray[np.uint64]], Sequence[int]]
 """Chooses some of the games by their tickets. Returns the indexes of those chosen."""
 
-LONG_BYTES = 1500
-"""Games that are longer have comments and their moves on one line, as a rule."""
-
 
 class Scanner:
     """Splits blocks into games. Numbers begin at 1 and offsets at 0, unless `rebase` shifts them. With
@@ -79,7 +76,6 @@ class Scanner:
         self._blocks: list[bytes] = []  # not yet joined to the buffer
         self._waiting_bytes = 0
         self._at = 0
-        self._is_unix = True
         self._recognised: Games | None = None
         self._splitter: Splitter | None = None
         self._lost = False
@@ -112,7 +108,6 @@ class Scanner:
         self._buffer = b"".join((self._buffer[self._at :], *self._blocks))
         self._blocks, self._waiting_bytes = [], 0
         self._at = 0
-        self._is_unix = b"\r" not in self._buffer
         self._recognised = None
 
     def finish(self) -> Iterator[RawGame]:
@@ -177,9 +172,6 @@ class Scanner:
 
     def _usual_ends(self) -> list[int]:
         """The ends of some successive games from here on that have the usual layout."""
-        is_long = self._is_unix and self._buffer.find(NEXT, self._at, self._at + LONG_BYTES) < 0
-        if is_long and (ends := run_of_short(self._buffer, self._at)):
-            return ends
         if self._recognised is None:
             if beginning(self._buffer, self._at) < 0:
                 return []

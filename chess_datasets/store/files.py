@@ -26,8 +26,9 @@ from rookery.errors import InvalidInput, SetupError
 
 STANDARD_INPUT = "-"
 
-BLOCK_BYTES = 1 << 18
-"""Approximate size of a block of plain text; a larger one would not stay in the CPU cache until scanned."""
+BLOCK_BYTES = 1 << 20
+"""Approximate size of a block of plain text. While one thread scans a block, another decompresses the next: the
+smaller the blocks, the more often they wait for the interpreter's lock."""
 
 MAX_LINE_BYTES = 64 << 20
 """A longer line of a text file is refused."""
