@@ -13,14 +13,17 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
-import zstandard
+from backports import zstd
 
 from chess_datasets.pgn.reader import read_raw_games
 
 FRAME_BYTES = 16 << 20
 """Of text in a frame, as `pzstd` cuts it."""
 
-_COMPRESSION = zstandard.ZstdCompressionParameters.from_level(6, window_log=18)
+_COMPRESSION: dict[int, int] = {
+    zstd.CompressionParameter.compression_level: 6,
+    zstd.CompressionParameter.window_log: 18,
+}
 _COLUMNS = 80
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 _EVALS = 0.08
@@ -44,23 +47,21 @@ def write_dump(
 ) -> int:
     """Writes `count` games `copies` times, each copy under other addresses; bytes of text."""
     text = b"".join(_games(games, count, kind))
-    compressor = zstandard.ZstdCompressor(compression_params=_COMPRESSION)
     with path.open("wb") as file:
         for copy in range(copies):
             again = text.replace(b"https://lichess.org/", b"https://lichess.org/%02d" % copy)
             for first in range(0, len(again), FRAME_BYTES) if framed else ():
-                frame = compressor.compress(again[first : first + FRAME_BYTES])
+                frame = zstd.compress(again[first : first + FRAME_BYTES], options=_COMPRESSION)
                 file.write(struct.pack("<III", 0x184D2A50, 4, len(frame)) + frame)
             if not framed:
-                file.write(compressor.compress(again))
+                file.write(zstd.compress(again, options=_COMPRESSION))
     return copies * len(again)
 
 
 def write_again(path: Path, games: Path, *, size: int) -> int:
     """Writes the games of a file again and again, shuffled, until there are `size` bytes of text."""
     rng, texts, written = random.Random(0), [raw.data.strip() for raw in read_raw_games(games)], 0
-    compressor = zstandard.ZstdCompressor(compression_params=_COMPRESSION)
-    with path.open("wb") as file, compressor.stream_writer(file) as writer:
+    with zstd.open(path, "wb", options=_COMPRESSION) as writer:
         while written < size:
             rng.shuffle(texts)
             for text in texts:

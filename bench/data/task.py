@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 import chess.pgn
-import zstandard
+from backports import zstd
 
 from chess_datasets.pgn import native
 from chess_datasets.pgn.reader import read_raw_games
@@ -35,8 +35,7 @@ _BATCH = 500
 def python_chess(path: str) -> dict[str, int]:
     """The obvious way: a loop of `chess.pgn.read_game`, which reads every move of every game."""
     with Path(path).open("rb") as file:
-        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        text = io.TextIOWrapper(io.BufferedReader(stream))
+        text = io.TextIOWrapper(zstd.ZstdFile(file))
         games = list(islice(iter(lambda: chess.pgn.read_game(text), None), _PYTHON_CHESS_GAMES))
     size = sum(len(raw.data) for raw in islice(read_raw_games(path), len(games)))
     return {"bytes": size, "games": len(games)}

@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES = 1 << 26
 """Size of a piece of plain text."""
 
-COMPRESSED_BYTES = 1 << 13
-"""Bytes read at once from a compressed file. Few, because a chunk is decompressed, or lost, as a whole."""
+COMPRESSED_BYTES = 1 << 16
+"""Bytes read at once from a compressed file."""
 
 TEXT_BYTES = 1 << 18
 """Bytes read at once from a file that is not compressed."""

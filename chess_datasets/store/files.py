@@ -18,26 +18,29 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import zstandard
-
 from chess_datasets.store.folders import open_file
 from rookery.encoding import UTF16_MARKS
 from rookery.errors import InvalidInput, SetupError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd as zstd
+else:
+    from backports import zstd as zstd
+
 STANDARD_INPUT = "-"
 
 BLOCK_BYTES = 1 << 20
-"""Approximate size of a block of plain text. While one thread scans a block, another decompresses the next: the
-smaller the blocks, the more often they wait for the interpreter's lock."""
+"""Approximate size of a block of plain text. While one thread scans a block, another decompresses the next.
+With smaller blocks they wait for the interpreter's lock more often."""
 
 MAX_LINE_BYTES = 64 << 20
 """A longer line of a text file is refused."""
 
-_ZSTD_PIECE_BYTES = 1 << 12
-"""How much zstd gets at a time, because it cannot be told to stop: 4 bytes can become 128 KiB, these at most
-128 MiB. gzip and bzip2 stop after each block."""
+_PORTION_BYTES = 1 << 18
+"""The most text decompressed at once. About as much is lost before a damage."""
 
 _BUFFER_BYTES = 1 << 18
+_WINDOW_LOG_MAX = 31  # of `zstd --long=31`
 
 
 class DamagedFile(InvalidInput):
@@ -128,32 +131,25 @@ class _Codec(Protocol):
     def eof(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
 
 
 def _zstd() -> _Codec:
-    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX})
 
 
 def _gzip() -> _Codec:
     return zlib.decompressobj(wbits=31)
 
 
-def _inflate(codec: Any, data: bytes, new: Callable[[], _Codec]) -> Iterator[bytes]:
-    """The text of some compressed bytes, in blocks of `BLOCK_BYTES` if the format allows it."""
-    if new is bz2.BZ2Decompressor:
-        yield codec.decompress(data, BLOCK_BYTES)
+def _inflate(codec: Any, data: bytes) -> Iterator[bytes]:
+    """The text of some compressed bytes in portions, however much it is."""
+    yield (text := codec.decompress(data, _PORTION_BYTES))
+    if hasattr(codec, "needs_input"):
         while not (codec.needs_input or codec.eof):
-            yield codec.decompress(b"", BLOCK_BYTES)
-    elif new is _gzip:
-        text = codec.decompress(data, BLOCK_BYTES)
-        while codec.unconsumed_tail or len(text) == BLOCK_BYTES:
-            yield text
-            text = codec.decompress(codec.unconsumed_tail, BLOCK_BYTES)
-        yield text
-    else:
-        text = codec.decompress(data)
-        yield from (text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
+            yield codec.decompress(b"", _PORTION_BYTES)
+    else:  # gzip
+        while codec.unconsumed_tail or len(text) == _PORTION_BYTES:
+            yield (text := codec.decompress(codec.unconsumed_tail, _PORTION_BYTES))
 
 
 _CODECS: dict[bytes, Callable[[], _Codec]] = {
@@ -197,26 +193,21 @@ def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
 def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
     """Decompresses frame by frame. A library's file object may take a truncated file for a complete one."""
     codec, open_frame = new(), False
-    for chunk in _split_chunks(chunks, _ZSTD_PIECE_BYTES) if new is _zstd else chunks:
+    for chunk in chunks:
         while chunk:
             if new is _gzip and not open_frame:
                 chunk = chunk.lstrip(b"\0")  # padding between members, as gzip itself allows
                 if not chunk:
                     break
             try:
-                yield from _inflate(codec, chunk, new)
-            except (zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
+                yield from _inflate(codec, chunk)
+            except (zstd.ZstdError, zlib.error, OSError, EOFError) as error:
                 raise DamagedFile(f"{type(error).__name__}: {error}") from error
             chunk, open_frame = codec.unused_data, not codec.eof
             if codec.eof:
                 codec = new()
     if open_frame:
         raise DamagedFile("EOFError: the compressed file is cut off")
-
-
-def _split_chunks(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    for chunk in chunks:
-        yield from (chunk[start : start + size] for start in range(0, len(chunk), size))
 
 
 def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:

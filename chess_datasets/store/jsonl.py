@@ -5,9 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import zstandard
-
-from chess_datasets.store.files import BLOCK_BYTES, plain_text, read_chunks, split_lines
+from chess_datasets.store.files import BLOCK_BYTES, plain_text, read_chunks, split_lines, zstd
 from chess_datasets.store.folders import Folder, OutputFile, WrittenFile
 from rookery.errors import InvalidInput
 
@@ -20,7 +18,7 @@ class JsonlWriter:
 
     def __init__(self, file: OutputFile, *, compress: bool) -> None:
         self._file = file
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj() if compress else None
+        self._compressor = zstd.ZstdCompressor(level=_LEVEL) if compress else None
 
     def add(self, value: Mapping[str, Any]) -> None:
         self.add_line(json.dumps(value, ensure_ascii=False).encode() + b"\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import chess
 import pytest
-import zstandard
+from backports import zstd
 
 from rookery.answers import extract
 from rookery.errors import InvalidInput
@@ -39,7 +39,7 @@ def transcripts() -> list[str]:
     if place is None:
         return []
     with (Path(place) / "llm_outputs_langchess" / "compact" / "predictmove_dev.jsonl.zst").open("rb") as file:
-        lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8")
+        lines = io.TextIOWrapper(zstd.ZstdFile(file), "utf-8")
         return [json.loads(line)["response"][-400:] for _, line in zip(range(200), lines, strict=False)]
 
 

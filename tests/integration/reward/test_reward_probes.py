@@ -18,7 +18,7 @@ from statistics import fmean
 import chess
 import chess.pgn
 import pytest
-import zstandard
+from backports import zstd
 
 from bench.reward.reading import written
 from rookery.prompt import STYLES, render
@@ -37,7 +37,7 @@ WEIGHTED = "delta+0.1*format+0.1*length(2000)"
 def boards_of_real_games() -> Iterator[chess.Board]:
     """From every fiftieth game, between plies 10 and 50."""
     with SAMPLES.open("rb") as file:
-        text = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8")
+        text = io.TextIOWrapper(zstd.ZstdFile(file), "utf-8")
         for number in range(50 * POSITIONS * 2):
             if number % 50:
                 chess.pgn.skip_game(text)

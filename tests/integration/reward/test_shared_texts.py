@@ -14,7 +14,7 @@ from typing import Any
 
 import chess
 import pytest
-import zstandard
+from backports import zstd
 
 from rookery.answers import MAX_BOX_CHARS, extract
 from rookery.notation import MoveReading, read_move
@@ -39,7 +39,7 @@ def boxed(text: str) -> str:
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.suffix == ".zst":
         with path.open("rb") as file:
-            text = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8")
+            text = io.TextIOWrapper(zstd.ZstdFile(file), "utf-8")
             yield from map(json.loads, text)
     else:
         yield from map(json.loads, path.read_text().splitlines())

@@ -11,7 +11,7 @@ import chess
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
+from backports import zstd
 
 from chess_datasets.__main__ import main
 from chess_datasets.positions.dataset import FORMS
@@ -102,7 +102,7 @@ FORMATS: dict[str, bytes] = {
 @pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS)
 def test_every_format_gives_all_its_positions(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "exam"
-    packs = (gzip.compress, bz2.compress, zstandard.compress)
+    packs = (gzip.compress, bz2.compress, zstd.compress)
     for packed in (content, *(pack(content) for pack in packs if not content.startswith(b"PAR1"))):
         path.write_bytes(packed)
         keys, [exam] = read_evaluation_files([str(path)])
@@ -200,5 +200,5 @@ def fens(file: str) -> list[str]:
     if file.endswith(".parquet"):
         return pq.read_table(file)["fen"].to_pylist()
     content = Path(file).read_bytes()
-    text = zstandard.ZstdDecompressor().stream_reader(content).read() if file.endswith(".zst") else content
+    text = zstd.decompress(content) if file.endswith(".zst") else content
     return [json.loads(line)["fen"] for line in text.splitlines()]

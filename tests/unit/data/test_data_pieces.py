@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
+from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from chess_datasets.pgn.scanner import Keep, tickets_of
 from rookery.pgn.rawgame import Defect, RawGame
 from rookery.processes.workers import Workers
 from tests.unit.data.test_data_scanner import TEXTS, facts
-from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game
+from tests.unit.data.texts import CHECKED, COMPRESSORS, MATE, RUY, game
 
 GAMES = [game(f"1. e4 e5 2. Nf3 {{{i}}} *", White=f"player {i}") for i in range(60)]
 
@@ -69,8 +69,7 @@ def announced(frames: Iterable[bytes]) -> bytes:
 
 def compressed(text: bytes, *, cuts: Iterable[int]) -> list[bytes]:
     places = [0, *sorted(cuts), len(text)]
-    compressor = zstandard.ZstdCompressor(write_checksum=True)
-    return [compressor.compress(text[a:b]) for a, b in pairwise(places)]
+    return [zstd.compress(text[a:b], options=CHECKED) for a, b in pairwise(places)]
 
 
 @settings(max_examples=3 * settings.default.max_examples // 10)

@@ -5,7 +5,7 @@ import gzip
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import zstandard
+from backports import zstd
 
 from chess_datasets.pgn.collection import GameCollection
 from chess_datasets.pgn.games import Game, SkippedGame
@@ -29,13 +29,11 @@ def game(moves: str = RUY, **tags: str) -> str:
     return f"{headers}\n{moves}\n\n"
 
 
-def _zstd(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor().compress(data)
-
+CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     ".pgn": bytes,
-    ".pgn.zst": _zstd,
+    ".pgn.zst": zstd.compress,
     ".pgn.gz": gzip.compress,
     ".pgn.bz2": bz2.compress,
 }
