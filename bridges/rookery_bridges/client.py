@@ -222,8 +222,9 @@ class RewardClient:
 
 
 def with_reasoning(reasoning: str | None, text: str) -> str:
-    """`text` after its reasoning, if a trainer or a server has split that off."""
-    return f"<think>{reasoning}</think>{text}" if reasoning else text
+    """`text` after its reasoning, if a trainer or a server has split that off. What it split off can be empty,
+    which is no longer the reasoning that a prompt opened; None is nothing split off."""
+    return text if reasoning is None else f"<think>{reasoning}</think>{text}"
 
 
 @cache

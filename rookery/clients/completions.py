@@ -30,8 +30,9 @@ class _ChatApi:
 
     def text(self, choice: dict[str, Any], opening: str) -> str:
         message = choice["message"]
-        if reasoning := message.get("reasoning") or message.get("reasoning_content"):
-            opening = f"<think>{_text_of(reasoning)}</think>"  # which the server has taken out
+        fields = [message.get(name) for name in ("reasoning", "reasoning_content")]
+        if given := [reasoning for reasoning in fields if reasoning is not None]:  # "" is reasoning, too
+            opening = f"<think>{_text_of(max(given, key=len))}</think>"  # which the server has taken out
         return opening + _text_of(message["content"])
 
     def token_logprobs(self, choice: dict[str, Any]) -> list[float]:

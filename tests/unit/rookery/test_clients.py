@@ -364,6 +364,7 @@ async def test_a_prompt_that_cannot_be_read_is_a_fault_of_the_server() -> None:
         ("<|im_start|>assistant\n", None, "text 0"),
         (None, None, "text 0"),
         ("<think>", "taken out", "<think>taken out</think>text 0"),
+        ("<think>", "", "<think></think>text 0"),
     ],
 )
 async def test_answers_begin_with_the_mark_that_the_prompt_ends_with(
@@ -377,10 +378,10 @@ async def test_answers_begin_with_the_mark_that_the_prompt_ends_with(
         ask = partial(client.complete, model="m", count=1, sampling=Sampling(), seed=0)
         assert [(await ask(PROMPT)).completions[0].text for _ in range(2)] == [text] * 2
         begun = replace(PROMPT, messages=(*PROMPT.messages, Message("assistant", "\\boxed{")))
-        assert (await ask(begun)).completions[0].text == (text if reasoning else "text 0")
+        assert (await ask(begun)).completions[0].text == ("text 0" if reasoning is None else text)
         client.opening = "<think>"
         assert (await ask(PROMPT, tokens=False)).completions[0].text == (
-            text if reasoning else "<think>text 0"
+            "<think>text 0" if reasoning is None else text
         )
 
 
