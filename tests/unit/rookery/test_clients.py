@@ -73,10 +73,11 @@ async def test_verdicts_come_in_the_order_of_the_items() -> None:
 
 
 async def test_a_passing_fault_is_tried_again() -> None:
-    reward = ScriptedReward(grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
+    codes = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.RESOURCE_EXHAUSTED
+    reward = ScriptedReward(*codes)
     async with client_of(reward) as client:
         assert len(await client.score(ITEMS)) == 2
-    assert len(reward.requests) == 3
+    assert len(reward.requests) == 4
 
 
 async def test_a_lasting_fault_ends_with_its_reason() -> None:
