@@ -1,5 +1,6 @@
 """The typed clients: what they ask, what they make of answers, when they try again and when not."""
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Callable
@@ -395,12 +396,17 @@ async def test_fields_are_renamed_and_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert server.sent.keys() == {"model", "messages", "n", "top_p", "max_completion_tokens"}
 
 
-async def test_a_server_that_knows_no_n_is_asked_again() -> None:
+async def test_a_server_that_knows_no_n_is_asked_for_the_others_at_once() -> None:
     asked: list[tuple[int, int]] = []
+    both = asyncio.Event()
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    async def answer(request: httpx.Request) -> httpx.Response:
         sent = json.loads(request.content)
         asked.append((sent["n"], sent["seed"]))
+        if sent["seed"] == 7:
+            both.set()
+        if sent["seed"] == 6:
+            await asyncio.wait_for(both.wait(), 5)
         only = {"index": 0, "message": {"content": f"a{sent['seed']}"}, "finish_reason": "stop"}
         return httpx.Response(200, json={"choices": [only]})
 
@@ -408,7 +414,7 @@ async def test_a_server_that_knows_no_n_is_asked_again() -> None:
         generation = await client.complete(
             PROMPT, model="m", count=3, sampling=Sampling(), seed=5, tokens=False
         )
-    assert asked == [(3, 5), (2, 6), (1, 7)]
+    assert asked == [(3, 5), (1, 6), (1, 7)]
     assert [(c.text, c.seed) for c in generation.completions] == [("a5", 5), ("a6", 6), ("a7", 7)]
 
 
