@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator
 
 from rookery.errors import QUOTED_CHARS, SetupError, Unavailable
-from rookery.settings import check_path
+from rookery.settings import check_http_url, check_path
 
 logger = logging.getLogger(__name__)
 
@@ -230,6 +230,8 @@ def open_store(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
 
+        if url.startswith(("http://", "https://")):
+            check_http_url(url)
         files, root = url_to_fs(url, **({"use_listings_cache": False} if s3 else {}))
     except (ImportError, ValueError) as error:
         hint = ": pip install 'rookery[s3]'" if s3 and isinstance(error, ImportError) else ""

@@ -251,8 +251,9 @@ def test_a_label_that_names_none_is_a_fault(label: object) -> None:
 
 
 def test_an_address_that_is_none_is_a_fault() -> None:
-    with pytest.raises(RewardFault, match="'localhost:8080'"):
-        RewardClient("localhost:8080").score([Answer(FEN, "")])
+    for url in ("localhost:8080", "http://host:port"):
+        with pytest.raises(RewardFault, match=repr(url)):
+            RewardClient(url).score([Answer(FEN, "")])
 
 
 def test_a_line_that_is_no_question_is_named(tmp_path: Path) -> None:

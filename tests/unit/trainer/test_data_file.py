@@ -81,6 +81,8 @@ def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
         local_path(URL)
     with pytest.raises(SetupError, match=r"nobody://x/y.*Protocol not known: nobody"):
         local_path("nobody://x/y")
+    with pytest.raises(SetupError, match=r"'http://h:port/x': not a URL"):
+        local_path("http://h:port/x")
     fsspec.register_implementation("bare", Bare, clobber=True)
     with pytest.raises(SetupError, match="'bare://bucket/' names a bucket, but no file in it"):
         local_path("bare://bucket/")
