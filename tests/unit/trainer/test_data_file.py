@@ -48,6 +48,9 @@ def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: 
     files.pipe("/bucket/set/moves.jsonl", b"other\n")
     local_file.cache_clear()
     assert local_path(URL).read_bytes() == b"other\n"
+    files.pipe("/bucket/set/manifest.json", b'{"settings": {}}')
+    local_file.cache_clear()
+    assert local_path(URL).with_name("manifest.json").read_bytes() == b'{"settings": {}}'
 
 
 def test_a_file_of_an_http_server_is_copied_again_when_it_has_changed(files: AbstractFileSystem) -> None:
