@@ -137,8 +137,8 @@ def local_file(place: str, beside: str) -> Path:
     """The path `place`, shipped or not, or a copy of the file at that URL. A process asks the store once.
 
     The file `beside` it in the same folder is copied too, if it exists. If either changes, both are copied
-    again. Raises `SetupError` if there is no such file, or the protocol is not supported; `Unavailable` if the
-    store does not answer.
+    again. Raises `SetupError` if there is no such file, or the protocol is not supported; `Unavailable` if
+    the store does not answer.
     """
     if not is_url(place):
         return shipped(place)
