@@ -60,10 +60,7 @@ async def run(settings: ArenaEvaluateSettings, *, console: Console | None = None
     sources = _sources(settings, chosen)
     references = _references(settings.against)
     players = [make_player(spec) for spec in settings.players]
-    if len({player.name for player in players}) < len(players):
-        raise InvalidInput(
-            f"two players have the same name: {[p.name for p in players]}: add name= to a spec"
-        )
+    _require_distinct([player.name for player in players], "two players", hint=": add name= to a spec")
     async with AsyncExitStack() as stack:
         for player in players:
             stack.push_async_callback(player.close)
@@ -101,19 +98,29 @@ async def run(settings: ArenaEvaluateSettings, *, console: Console | None = None
         sections=sections,
         answers={name: variants[MOVE] for name, variants in by_variant.items()},
     )
+    return _report(evaluation, references, console)
+
+
+def _report(
+    evaluation: EvaluationResult, references: Sequence[Published], console: Console
+) -> dict[str, Any]:
+    """Writes the report, compared with the published ones, and prints it."""
     if references:
-        facts = report_json(evaluation)
+        facts, sections = report_json(evaluation), evaluation.sections
         others = [against(reference, sections, report=facts) for reference in references]
         evaluation = replace(evaluation, sections=[*sections, *others])
-    report = write(evaluation, settings.out)
+    report = write(evaluation, evaluation.settings.out)
     for line in report["summary"]:
         console.print(line, highlight=False)
     for section in filter(lambda section: section.tables, evaluation.sections):
-        console.print(
-            terminal_table(section, players=[player.name for player in players], width=console.width)
-        )
-    console.print(f"report: {settings.out / PAGE_FILE}", soft_wrap=True, highlight=False)
+        console.print(terminal_table(section, players=list(evaluation.players), width=console.width))
+    console.print(f"report: {evaluation.settings.out / PAGE_FILE}", soft_wrap=True, highlight=False)
     return report
+
+
+def _require_distinct(names: Sequence[str], what: str, *, hint: str = "") -> None:
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"{what} have the same name: {', '.join(map(repr, names))}{hint}")
 
 
 async def _check_budget(settings: ArenaEvaluateSettings, players: Sequence[Player]) -> None:
@@ -127,8 +134,7 @@ async def _check_budget(settings: ArenaEvaluateSettings, players: Sequence[Playe
 
 def _references(paths: Sequence[Path]) -> list[Published]:
     references = [published(path) for path in paths]
-    if len({other.name for other in references}) < len(references):
-        raise InvalidInput(f"--against: two have the same name: {[other.name for other in references]}")
+    _require_distinct([reference.name for reference in references], "--against: two")
     return references
 
 
@@ -189,9 +195,7 @@ def _check(sources: Sequence[Source]) -> None:
     for source in sources:
         if not isinstance(source, PositionQuestions | Influence | Brittleness):
             _log_report(source.name, source.report)
-    names = [source.name for source in sources]
-    if len(set(names)) < len(names):
-        raise InvalidInput(f"two files have the same name: {', '.join(names)}")
+    _require_distinct([source.name for source in sources], "two files")
 
 
 def _plan(

@@ -18,7 +18,7 @@ from rookery.access import TOKEN_VARIABLE, AccessSettings
 from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import Ports
 from rookery.remote import FolderOrUrl, PathOrUrl, find_run, is_url
-from rookery.settings import Port
+from rookery.settings import HttpUrl, Port
 from rookery.terminal import SafeConsole
 
 
@@ -33,9 +33,9 @@ class ViewSettings(AccessSettings, env_prefix="VIEW_"):
     """The run to open, by name, folder or URL, as s3://bucket/runs/my-run. Default: the one started last."""
     runs_dir: FolderOrUrl = "runs"
     """Folder with one folder for each run, or its URL."""
-    inference_url: str = ""
+    inference_url: HttpUrl = ""
     """Server of the policy, for Play, as of `rookery serve players`. Default: that of the run, while up."""
-    reward_url: str = ""
+    reward_url: HttpUrl = ""
     """Reward service, for verdicts in Play. Default: that of the run while it is up."""
     port: Port | None = None
     """Port of the page. Default: 8010, or any other if that is taken."""

@@ -47,7 +47,10 @@ _INVISIBLE = dict.fromkeys(
 OPENINGS = ("<think>", "[THINK]")
 """Marks with which a chat template may open the reasoning, at the end of the prompt."""
 
-_END_MARK = re.compile(r"(?:<[|\uff5c][\w\u2581]{1,40}[|\uff5c]>|</s>|<(?:eos|pad|end_of_turn)>)\s{0,8}\Z")
+# Not the marks of a channel, which begin what an answer that was cut did not come to.
+_END_MARK = re.compile(
+    r"(?:<[|\uff5c](?!channel|message)[\w\u2581]{1,40}[|\uff5c]>|</s>|<(?:eos|pad|end_of_turn)>)\s{0,8}\Z"
+)
 
 # Magistral's marks, and the channels of gpt-oss. All are as long as the tag of `<think>` or longer.
 _FOREIGN_MARK = re.compile(
@@ -142,6 +145,8 @@ def without_end_marks(response: str) -> str:
 
     >>> without_end_marks("e4<|im_end|>"), without_end_marks("e4 </s><pad><pad>\\n")
     ('e4', 'e4 ')
+    >>> without_end_marks("a<|channel|>final<|message|>")
+    'a<|channel|>final<|message|>'
     """
     end = len(response)
     while mark := _END_MARK.search(response, max(0, end - 60), end):

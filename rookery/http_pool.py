@@ -10,6 +10,9 @@ from typing import Any
 import httpx
 
 from rookery.access import OPEN, Access
+from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.masking import mask_setting
+from rookery.settings import check_http_url
 
 
 class HttpPool:
@@ -23,6 +26,11 @@ class HttpPool:
         access: Access = OPEN,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        """Raises `SetupError` if `url` cannot be one."""
+        try:
+            check_http_url(url)
+        except ValueError as error:
+            raise SetupError(f"{mask_setting(url)[:QUOTED_CHARS]!r}: {error}") from None
         self._transport = transport
         self._headers = access.headers
         self._url, self._timeout = url, httpx.Timeout(timeout_s, connect=5.0)

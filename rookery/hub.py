@@ -331,12 +331,21 @@ def _download(model: str, files: Iterable[str] = _FILES) -> Path:
         return Path(
             snapshot_download(model, allow_patterns=list(files), ignore_patterns=list(_IGNORED_FILES))
         )
-    except Exception as error:  # also those of the HTTP library, if a connection is cut
+    except Exception as error:
+        if not is_hub_fault(error):
+            raise
         why = (str(error).strip() or repr(error)).splitlines()[0]
         raise SetupError(
             f"no model {model!r} (--model): it is not a directory, it is not in {cache_dir()}, and Hugging "
             f"Face did not provide it ({why}); on a machine with a network, run: hf download {model}"
         ) from error
+
+
+def is_hub_fault(error: Exception) -> bool:
+    """Whether huggingface_hub is missing, or it says so if the Hub does not provide or take something. Its
+    HTTP library, whose errors it lets through, differs between its versions; hf_xet has RuntimeErrors."""
+    known = isinstance(error, ImportError | OSError | RuntimeError | ValueError)
+    return known or type(error).__module__.partition(".")[0] in ("huggingface_hub", "httpx", "httpx2")
 
 
 def cache_dir() -> Path:

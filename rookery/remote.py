@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator
 
 from rookery.errors import QUOTED_CHARS, SetupError, Unavailable
-from rookery.settings import check_path
+from rookery.settings import check_http_url, check_path
 
 logger = logging.getLogger(__name__)
 
@@ -136,8 +136,9 @@ def local_folder(place: str) -> Path:
 def local_file(place: str, beside: str) -> Path:
     """The path `place`, shipped or not, or a copy of the file at that URL. A process asks the store once.
 
-    The file `beside` it in the same folder is copied too, if it exists. Raises `SetupError` if there is no
-    such file, or the protocol is not supported; `Unavailable` if the store does not answer.
+    The file `beside` it in the same folder is copied too, if it exists. If either changes, both are copied
+    again. Raises `SetupError` if there is no such file, or the protocol is not supported; `Unavailable` if
+    the store does not answer.
     """
     if not is_url(place):
         return shipped(place)
@@ -146,11 +147,13 @@ def local_file(place: str, beside: str) -> Path:
         folder, slash, name = root.rpartition("/")
         if not slash:
             raise SetupError(f"{place!r} names a bucket, but no file in it")
-        copy: Path = cache_folder() / _identity(files, root)[:32] / name
+        identity, neighbour = _identity(files, root), f"{folder}/{beside}"
+        with suppress(FileNotFoundError):
+            identity = hashlib.sha256(f"{identity} {_identity(files, neighbour)}".encode()).hexdigest()
+        copy: Path = cache_folder() / identity[:32] / name
         if not copy.exists():
             logger.info("copying %s to %s", place, copy)
             with suppress(FileNotFoundError):
-                neighbour = f"{folder}/{beside}"
                 _copy(files, neighbour, [neighbour], copy=copy.with_name(beside))
             _copy(files, root, [root], copy=copy)
     return copy
@@ -230,6 +233,8 @@ def open_store(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
 
+        if url.startswith(("http://", "https://")):
+            check_http_url(url)
         files, root = url_to_fs(url, **({"use_listings_cache": False} if s3 else {}))
     except (ImportError, ValueError) as error:
         hint = ": pip install 'rookery[s3]'" if s3 and isinstance(error, ImportError) else ""

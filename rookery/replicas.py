@@ -6,6 +6,9 @@ import re
 import socket
 from collections.abc import AsyncIterator
 
+from rookery.masking import mask_setting
+from rookery.settings import check_http_url
+
 logger = logging.getLogger(__name__)
 
 RESOLVE_S = 5.0
@@ -21,8 +24,10 @@ def split_urls(urls: str) -> tuple[str, ...]:
     `https://...` nor `dns:///NAME:PORT`."""
     parts = tuple(url.strip() for url in urls.split(",") if url.strip())
     for url in parts:
-        if not (url.startswith(("http://", "https://")) or _NAME.fullmatch(url)):
-            raise ValueError(f"{url!r} is neither an http:// URL nor dns:///NAME:PORT")
+        try:
+            _NAME.fullmatch(url) or check_http_url(url)
+        except ValueError as error:
+            raise ValueError(f"{mask_setting(url)!r}: {error} or dns:///NAME:PORT") from None
     return parts
 
 

@@ -369,6 +369,27 @@ RedisUrl = Annotated[str, AfterValidator(_check_redis_url)]
 """A Redis URL as in redis-py: `redis://`, `rediss://` or `unix://`. Can be empty where "" means none."""
 
 
+def check_http_url(url: str) -> str:
+    """Refuses what cannot be the URL of a server, except "". Raises `ValueError`, which does not quote it,
+    because it may have a password."""
+    import httpx  # which is slow to import
+
+    try:
+        httpx.URL(url)
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError if it is not one
+        is_valid = parts.scheme in ("http", "https") and parts.hostname
+    except (httpx.InvalidURL, ValueError):
+        is_valid = False
+    if url and not is_valid:
+        raise ValueError("not a URL such as http://HOST:PORT")
+    return url
+
+
+HttpUrl = Annotated[str, AfterValidator(check_http_url)]
+"""The URL of a server. Can be empty where "" means none."""
+
+
 def check_path(path: Path, *, is_folder: bool = False) -> None:
     """Refuses a path below a file, for a folder also one of a file. It need not exist. Raises `ValueError`
     with the file."""

@@ -6,7 +6,9 @@ It sends no requests: it reads the answers to the positions, with and without re
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
 
 import chess
 
@@ -18,6 +20,9 @@ from commentary import TextReading
 from rookery.answers import reasoning_of
 from rookery.candidates import best_stated, distinct, stated_evaluations
 from rookery.rookworld import read_policy_answer
+
+Side = TypeVar("Side")
+Value = TypeVar("Value")
 
 _NOTE = (
     "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
@@ -47,58 +52,42 @@ def reasoning_section(
 ) -> Section:
     """The tables of `sides`: the answers of each language model to the same positions. `without` has the
     answers of those that were also asked to answer without reasoning."""
-    metrics = METRICS["reasoning"]
-    rows = [
-        (
-            metrics[key],
-            {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()},
-        )
-        for key, value in _ANSWER_METRICS.items()
-    ]
-    readings = {
-        name: [
-            [reading for answer in answers.every if (reading := read_claims(answer, answers.fen))]
-            for answers in side
-        ]
-        for name, side in sides.items()
-    }
-    rows += [
-        (
-            metrics[key],
-            {
-                name: Ratio.of([sum(map(part, row)) for row in side], [sum(map(whole, row)) for row in side])
-                for name, side in readings.items()
-            },
-        )
-        for key, (part, whole) in _READING_METRICS.items()
-    ]
-    rows += [
-        (metrics[key], {name: mean(distinct_share, of)(side) for name, side in sides.items()})
-        for key, of in _REPETITION_METRICS.items()
-    ]
+    readings, stated = _each(_readings, sides), _each(_all_stated, sides)
     gains = {n: [_regrets(*pair) for pair in zip(sides[n], side, strict=True)] for n, side in without.items()}
-    gain_rows = [
-        (metrics[key], {name: _weighted_mean(regrets, weights) for name, regrets in gains.items()})
-        for key, weights in _GAINS.items()
-    ]
-    stated = {name: [_stated_wins(answers) for answers in side] for name, side in sides.items()}
-    stated_rows = [
-        (metrics[key], {name: _sums(value, side) for name, side in stated.items()})
-        for key, value in _STATED_METRICS.items()
-    ]
-    tables = [
-        Table("metrics", "Reasoning", compared(rows, players=players, seed=seed)),
-        Table(
-            "gain", "Does the reasoning help?", compared(gain_rows, players=players, seed=seed), _GAIN_NOTE
-        ),
-        Table(
-            "stated",
-            "Evaluations in the text",
-            compared(stated_rows, players=players, seed=seed),
-            _STATED_NOTE,
-        ),
-    ]
+    every = operator.attrgetter("every")
+    rows = {
+        **{key: _each(mean(value, every), sides) for key, value in _ANSWER_METRICS.items()},
+        **{key: _each(partial(_ratio, *sums), readings) for key, sums in _READING_METRICS.items()},
+        **{key: _each(mean(distinct_share, of), sides) for key, of in _REPETITION_METRICS.items()},
+    }
+    gain_rows = {key: _each(partial(_weighted_mean, weights), gains) for key, weights in _GAINS.items()}
+    stated_rows = {key: _each(partial(_sums, value), stated) for key, value in _STATED_METRICS.items()}
+    tables = []
+    for name, title, measured, note in (
+        ("metrics", "Reasoning", rows, ""),
+        ("gain", "Does the reasoning help?", gain_rows, _GAIN_NOTE),
+        ("stated", "Evaluations in the text", stated_rows, _STATED_NOTE),
+    ):
+        named = [(METRICS["reasoning"][key], by_player) for key, by_player in measured.items()]
+        tables.append(Table(name, title, compared(named, players=players, seed=seed), note))
     return Section("reasoning", "Reasoning", _NOTE, [table for table in tables if table.rows])
+
+
+def _each(measure: Callable[[Side], Value], sides: Mapping[str, Side]) -> dict[str, Value]:
+    return {name: measure(side) for name, side in sides.items()}
+
+
+def _readings(side: Sequence[Answers]) -> list[list[TextReading]]:
+    return [
+        [reading for answer in answers.every if (reading := read_claims(answer, answers.fen))]
+        for answers in side
+    ]
+
+
+def _ratio(
+    part: Callable[[TextReading], int], whole: Callable[[TextReading], int], side: list[list[TextReading]]
+) -> Ratio:
+    return Ratio.of([sum(map(part, row)) for row in side], [sum(map(whole, row)) for row in side])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +109,10 @@ def _stated_wins(answers: Answers) -> _Stated | None:
     true_wins = {**answer.wins, "": verdict.win_before}
     pairs = {move: (evaluation.win, true_wins.get(move)) for move, evaluation in stated.items()}
     return _Stated(pairs, best_stated(stated), verdict.move.uci)
+
+
+def _all_stated(side: Sequence[Answers]) -> list[_Stated | None]:
+    return [_stated_wins(answers) for answers in side]
 
 
 def _sums(value: Callable[[_Stated | None], list[float]], side: Sequence[_Stated | None]) -> Ratio:
@@ -149,7 +142,7 @@ def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] |
 
 
 def _weighted_mean(
-    regrets: Sequence[tuple[float, float, float] | None], weights: tuple[int, int, int]
+    weights: tuple[int, int, int], regrets: Sequence[tuple[float, float, float] | None]
 ) -> Ratio:
     return Ratio.of_values(lambda row: sum(map(operator.mul, row, weights)), regrets)
 

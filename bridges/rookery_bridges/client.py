@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache, partial
 from itertools import groupby
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -194,7 +193,11 @@ class RewardClient:
 
     def _options(self) -> dict[str, Any]:
         url = self.url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
-        if urlsplit(url).scheme not in ("http", "https"):
+        try:
+            scheme = httpx.URL(url).scheme
+        except httpx.InvalidURL:
+            scheme = ""
+        if scheme not in ("http", "https"):
             raise RewardFault(f"not an HTTP address of the reward service: {url!r}")
         token = (self.token or os.environ.get(TOKEN_VARIABLE, "")).strip()
         if token and not (token.isascii() and token.isprintable()):
@@ -205,7 +208,7 @@ class RewardClient:
             "base_url": url,
             "headers": {"Authorization": f"Bearer {token}"} if token else {},
             "timeout": self.timeout_s,
-            "verify": _ssl_context() if urlsplit(url).scheme == "https" else False,
+            "verify": _ssl_context() if scheme == "https" else False,
         }
 
     def _body(self, batch: Sequence[Answer]) -> dict[str, Any]:
@@ -222,8 +225,9 @@ class RewardClient:
 
 
 def with_reasoning(reasoning: str | None, text: str) -> str:
-    """`text` after its reasoning, if a trainer or a server has split that off."""
-    return f"<think>{reasoning}</think>{text}" if reasoning else text
+    """`text` after its reasoning, if a trainer or a server has split that off. None: nothing was split off;
+    "": reasoning without a word, which ends what the prompt opened."""
+    return text if reasoning is None else f"<think>{reasoning}</think>{text}"
 
 
 @cache

@@ -82,7 +82,8 @@ def _answer(state: TaskState) -> Answer:
     thoughts = (
         [] if isinstance(parts, str) else [part.reasoning for part in parts if part.type == "reasoning"]
     )
-    return Question(**state.metadata).answer(with_reasoning("".join(thoughts), state.output.completion))
+    reasoning = "".join(thoughts) if thoughts else None
+    return Question(**state.metadata).answer(with_reasoning(reasoning, state.output.completion))
 
 
 @scorer(metrics={"*": [mean(), stderr()]})

@@ -112,6 +112,8 @@ def _text(completion: Completion) -> str:
     if isinstance(completion, str):
         return completion
     turn = next(turn for turn in reversed(completion) if turn["role"] == "assistant")
-    content, reasoning = turn["content"], turn.get("reasoning_content") or turn.get("thinking")
+    content, reasoning = turn["content"], turn.get("reasoning_content")
+    if reasoning is None:
+        reasoning = turn.get("thinking")
     text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
     return with_reasoning(reasoning, text)

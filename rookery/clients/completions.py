@@ -7,7 +7,7 @@ from typing import Any
 
 from rookery.prompt import GAME_STYLES
 from rookery.tool_calls import CALL_ID
-from rookery.trace import Completion, Prompt
+from rookery.trace import Completion, Prompt, Sampling
 
 
 class _ChatApi:
@@ -30,8 +30,9 @@ class _ChatApi:
 
     def text(self, choice: dict[str, Any], opening: str) -> str:
         message = choice["message"]
-        if reasoning := message.get("reasoning") or message.get("reasoning_content"):
-            opening = f"<think>{_text_of(reasoning)}</think>"  # which the server has taken out
+        fields = [message.get(name) for name in ("reasoning", "reasoning_content")]
+        if given := [reasoning for reasoning in fields if reasoning is not None]:  # "" is reasoning, too
+            opening = f"<think>{_text_of(max(given, key=len))}</think>"  # which the server has taken out
         return opening + _text_of(message["content"])
 
     def token_logprobs(self, choice: dict[str, Any]) -> list[float]:
@@ -58,7 +59,33 @@ class _CompletionsApi:
         return list(choice["logprobs"]["token_logprobs"])
 
 
+Api = _ChatApi | _CompletionsApi
 CHAT, LINE = _ChatApi(), _CompletionsApi()
+
+
+def request_of(
+    api: Api, prompt: Prompt, *, model: str, sampling: Sampling, tokens: bool, thinking: bool | None
+) -> dict[str, Any]:
+    """A request for completions, but for their number and seed. `tokens` and `thinking` are those of
+    `InferenceClient.complete`."""
+    request: dict[str, Any] = {
+        "model": model,
+        **api.request_fields(prompt),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+    }
+    if tokens:
+        request |= {
+            **api.logprobs,
+            "top_k": sampling.top_k if sampling.top_k else -1,
+            "min_p": 0.0,
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+        }
+    if thinking is not None and api is CHAT:
+        request["chat_template_kwargs"] = {"enable_thinking": thinking}
+    return request
 
 
 def _text_of(content: Any) -> str:
@@ -87,9 +114,7 @@ _FINISHED = ("stop", "length")
 and none for one that is not finished."""
 
 
-def read_completion(
-    api: _ChatApi | _CompletionsApi, choice: dict[str, Any], *, seed: int, tokens: bool, opening: str
-) -> Completion:
+def read_completion(api: Api, choice: dict[str, Any], *, seed: int, tokens: bool, opening: str) -> Completion:
     """Reads one choice of an answer. `opening` is put before its text. Raises `KeyError` or `TypeError` or
     `ValueError` if the choice is incomplete."""
     where = f"choice {choice['index']}"

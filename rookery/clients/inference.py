@@ -1,10 +1,12 @@
 """HTTP client of one inference server: completions, the served policy, reloads."""
 
+import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from os.path import commonprefix
@@ -16,7 +18,7 @@ import httpx
 
 from rookery.access import OPEN, REMEDY, Access
 from rookery.answers import opening_of
-from rookery.clients.completions import CHAT, LINE, read_completion
+from rookery.clients.completions import CHAT, LINE, Api, read_completion, request_of
 from rookery.errors import (
     Conflict,
     ContextExceeded,
@@ -41,6 +43,9 @@ _PREFIXES, _NEXT_TOKENS = 512, 128
 
 _TAIL_TOKENS = 8
 """More tokens than a mark of reasoning has, with the white space behind it."""
+
+_MISSING_AT_ONCE = 8
+"""Most requests at a time for the completions that a server which ignores `n` has left out."""
 
 POLICY_TIMEOUT_S = 5.0
 """`GET /policy` is one dictionary look-up: a server that is slower than this counts as down."""
@@ -136,8 +141,8 @@ class InferenceClient:
 
         Without `tokens`, only what every OpenAI-compatible server knows is sent (so no `top_k`), and the
         completions have neither token ids nor log-probabilities. Many such servers ignore `n`: they are asked
-        again for the completions that are missing. `thinking` switches the thinking of a chat
-        template that can; None leaves it to the server.
+        for the completions that are missing one by one, several at once. `thinking` switches the thinking of
+        a chat template that can; None leaves it to the server.
 
         Raises:
             NotFound: the server no longer knows `model` (a retired version).
@@ -148,25 +153,29 @@ class InferenceClient:
                 that are missing or not finite.
         """
         api = LINE if prompt.style in LINES else CHAT
-        request: dict[str, Any] = {
-            "model": model,
-            **api.request_fields(prompt),
-            "n": count,
-            "seed": seed,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-        }
-        if tokens:
-            request |= {
-                **api.logprobs,
-                "top_k": sampling.top_k if sampling.top_k else -1,
-                "min_p": 0.0,
-                "return_token_ids": True,
-                "skip_special_tokens": False,
-            }
-        if thinking is not None and api is CHAT:
-            request["chat_template_kwargs"] = {"enable_thinking": thinking}
+        request = request_of(api, prompt, model=model, sampling=sampling, tokens=tokens, thinking=thinking)
+        ask = partial(self._generate, api, request, tokens=tokens, thinking=thinking)
+        first = await ask(count=count, seed=seed)
+        slots = asyncio.Semaphore(_MISSING_AT_ONCE)
+
+        async def ask_one(seed: int) -> Generation:
+            async with slots:
+                return await ask(count=1, seed=seed)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                seeds = range(seed + len(first.completions), seed + count)
+                tasks = [group.create_task(ask_one(seed)) for seed in seeds]
+        except ExceptionGroup as faults:
+            raise faults.exceptions[0] from faults
+        completions = chain(first.completions, *(task.result().completions for task in tasks))
+        return replace(first, completions=tuple(completions))
+
+    async def _generate(
+        self, api: Api, request: dict[str, Any], *, count: int, seed: int, tokens: bool, thinking: bool | None
+    ) -> Generation:
+        """`count` completions; without `tokens` at least one of them. Raises as `complete` does."""
+        request = request | {"n": count, "seed": seed}
         request = {self.fields.get(name, name): value for name, value in request.items()}
         request.pop("", None)
         response = await self._request("POST", api.path, request)
@@ -181,24 +190,12 @@ class InferenceClient:
             indices = [int(choice["index"]) for choice in choices]
             if indices != list(range(count if tokens else min(count, max(1, len(indices))))):
                 raise ValueError(f"{len(indices)} choices instead of {count}: {indices}")
-            generation = Generation(
+            return Generation(
                 prompt_token_ids=api.prompt_token_ids(body) if tokens else (),
                 completions=tuple(
                     read_completion(api, c, seed=seed, tokens=tokens, opening=opening) for c in choices
                 ),
             )
-        if len(indices) == count:
-            return generation
-        rest = await self.complete(
-            prompt,
-            model=model,
-            count=count - len(indices),
-            sampling=sampling,
-            seed=seed + len(indices),
-            tokens=False,
-            thinking=thinking,
-        )
-        return replace(generation, completions=generation.completions + rest.completions)
 
     async def ending_logprobs(
         self,

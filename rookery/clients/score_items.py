@@ -4,6 +4,7 @@ An item that the service refuses is final: a retry would be refused again. Only 
 retried.
 """
 
+import re
 from collections.abc import Sequence
 
 import grpc
@@ -20,10 +21,12 @@ TRIES = len(PAUSES_S) + 1
 _REFUSALS: dict[grpc.StatusCode, type[RookeryError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidInput,
     grpc.StatusCode.UNIMPLEMENTED: InvalidInput,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: InvalidInput,  # a message is too large
     grpc.StatusCode.UNAUTHENTICATED: SetupError,
 }
 """Status codes that a retry cannot change."""
+
+_TOO_LARGE = re.compile(r"message.*(larger|exceed)", re.IGNORECASE)
+"""What gRPC's libraries say of a message. Its code, RESOURCE_EXHAUSTED, is also that of rate limits."""
 
 
 class ItemFault(PeerFault):
@@ -72,7 +75,10 @@ def raise_refusal(error: grpc.aio.AioRpcError) -> None:
     """Raises the error of a call that a retry would not change; returns if it may. Raises `InvalidInput`
     if the service refuses or does not understand the request; `SetupError` if the service demands another
     token."""
-    if kind := _REFUSALS.get(error.code()):
+    kind = _REFUSALS.get(error.code())
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE.search(error.details() or ""):
+        kind = InvalidInput
+    if kind:
         remedy = f" ({REMEDY})" if kind is SetupError else ""
         raise kind(f"reward service: {reason_of(error)}{remedy}") from error
 

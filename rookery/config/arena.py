@@ -11,7 +11,7 @@ from pydantic_settings import CliPositionalArg
 from rookery.access import AccessSettings
 from rookery.devices import Device
 from rookery.remote import FolderPath, PathOrUrl, ShippedPath
-from rookery.settings import Port, RunSettings, Settings, Specs
+from rookery.settings import HttpUrl, Port, RunSettings, Settings, Specs
 
 
 def _known_style(style: str) -> str:
@@ -44,7 +44,7 @@ class QuestionSettings(QuestionPositionSettings, AccessSettings):
 
     reward_target: str = "dns:///127.0.0.1:50051"
     """gRPC address of the reward service. Only for positions."""
-    data_url: str | None = None
+    data_url: HttpUrl | None = None
     """URL of a data service with held-out positions. Give either this or --positions."""
     exclude: Path | None = None
     """JSONL file of positions to leave out, such as those the policies were trained on."""
@@ -141,7 +141,7 @@ class WatchSettings(QuestionSettings, RunSettings, env_prefix="ARENA_"):
     """Folder of the run. strength.jsonl and the answers and games of each version are written there."""
     every: PositiveInt = 25
     """Evaluate version 0 and every Nth one. While an evaluation takes longer, versions are skipped."""
-    inference_url: str = "http://127.0.0.1:8000"
+    inference_url: HttpUrl = "http://127.0.0.1:8000"
     """Inference server of the run, with --leases of at least 1."""
     style: Style = "mover-squares"
     """Prompt style; use the same as the rollouts."""

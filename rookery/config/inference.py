@@ -18,7 +18,7 @@ from rookery.errors import SetupError
 from rookery.hub import local_model, model_folder
 from rookery.prompt import StyleName
 from rookery.remote import FolderPath, PathOrUrl
-from rookery.settings import Port, PresetSettings, RunSettings
+from rookery.settings import Port, PresetSettings, RunSettings, check_http_url
 
 SamplingName = Literal["model", "qwen3-thinking", "qwen3-non-thinking", "neutral"]
 
@@ -132,6 +132,11 @@ class ServerSettings(RunSettings, PresetSettings, AccessSettings, env_prefix="IN
 
     vllm: str = Field(default="", max_length=4000)
     """Further flags of vLLM, as in a shell: --vllm="--quantization fp8 --max-num-batched-tokens 16384"."""
+
+    @field_validator("adapter_url")
+    @classmethod
+    def _valid_url(cls, url: str) -> str:
+        return check_http_url(url) if url.startswith("http") else url
 
     @field_validator("vllm")
     @classmethod

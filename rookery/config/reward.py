@@ -9,7 +9,7 @@ from rookery.access import AccessSettings
 from rookery.devices import usable_cores
 from rookery.errors import InvalidInput
 from rookery.schemes import DEFAULT, find_scheme
-from rookery.settings import Port, PresetSettings, RedisUrl
+from rookery.settings import HttpUrl, Port, PresetSettings, RedisUrl
 from rookery.winprob import LICHESS_K
 
 
@@ -44,7 +44,7 @@ class RewardSettings(PresetSettings, AccessSettings, env_prefix="REWARD_"):
     """Your own reward functions as schemes, with commas: module:function, name=URL. See the README."""
     redis_url: RedisUrl = ""
     """Redis where replicas share their searches, such as redis://localhost:6379. Default: none."""
-    model_url: str = ""
+    model_url: HttpUrl = ""
     """URL of a reward model (`rookery serve reward-model`), for the scheme `model`. Default: none."""
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from rookery.access import AccessSettings
 from rookery.remote import FolderOrUrl
-from rookery.settings import Port, RedisUrl
+from rookery.settings import HttpUrl, Port, RedisUrl
 
 
 class ViewerSettings(AccessSettings, env_prefix="VIEWER_"):
@@ -21,9 +21,9 @@ class ViewerSettings(AccessSettings, env_prefix="VIEWER_"):
     """Folder or URL of the archive, if it is not `archive` in the folder of each run."""
     redis_url: RedisUrl = ""
     """Redis with the runs' streams. Default: as the run's endpoints.json says."""
-    inference_url: str = ""
+    inference_url: HttpUrl = ""
     """Server of the policy, for questions and games. Default: as the run's endpoints.json says."""
-    reward_url: str = ""
+    reward_url: HttpUrl = ""
     """HTTP address of the reward service, for verdicts. Default: as the run's endpoints.json says."""
     memory_mb: int = Field(default=512, ge=64)
     """MiB of memory for the index; what exceeds it is on disk, in a temporary folder."""

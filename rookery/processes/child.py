@@ -1,6 +1,5 @@
 """A child process in its own process group, which is ended together with all its descendants."""
 
-import contextlib
 import logging
 import os
 import signal
@@ -113,8 +112,13 @@ class Child:
             self.poll()
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:  # of macOS, if only zombies are left in the group
+            if self._process.poll() is None:
+                raise
 
 
 def last_lines(path: Path, count: int) -> list[str]:

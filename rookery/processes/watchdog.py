@@ -12,6 +12,9 @@ import signal
 import sys
 import time
 
+_GONE = ProcessLookupError, PermissionError
+"""The second is macOS's, if only zombies are left in the group."""
+
 
 def main(grace_s: float) -> None:
     """Waits for the pipe to close, then ends the remaining groups."""
@@ -31,14 +34,14 @@ def main(grace_s: float) -> None:
 
 def _send(groups: set[int], number: signal.Signals) -> None:
     for group in groups:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(*_GONE):
             os.killpg(group, number)
 
 
 def _alive(group: int) -> bool:
     try:
         os.killpg(group, 0)
-    except ProcessLookupError:
+    except _GONE:
         return False
     return True
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from rookery.errors import PeerFault, SetupError, cause_message
-from rookery.hub import MANIFEST_FILE
+from rookery.hub import MANIFEST_FILE, is_hub_fault
 from rookery.remote import PathOrUrl
 from rookery.settings import Settings
 from services.trainer import merge
@@ -70,7 +70,9 @@ def run(settings: PushSettings) -> None:
             raise SetupError(
                 f"{settings.repo}: {cause_message(error)} (HF_TOKEN, `hf auth login`)"
             ) from error
-        except Exception as error:  # of the HTTP library, which differs between versions of the Hub's
+        except Exception as error:
+            if not is_hub_fault(error):
+                raise
             raise PeerFault(f"{api.endpoint}: {cause_message(error)}") from error
     logger.info("version %d of %s is at %s", manifest["version"], manifest["run"], url)
 

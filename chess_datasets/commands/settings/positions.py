@@ -18,7 +18,7 @@ from chess_datasets.commands.settings.shared import (
 )
 from rookery.prompt import LINES, Notation, StyleName, notation_of
 from rookery.remote import PathOrUrl
-from rookery.settings import Several
+from rookery.settings import HttpUrl, Several
 
 
 class RookworldSettings(CommandSettings, help_group="rookworld"):
@@ -193,7 +193,7 @@ class AnnotateSettings(EngineWorkSettings, TextSettings, env_prefix="DATA_ANNOTA
 class PolicySettings(CommandSettings, help_group="policy"):
     """The policy that plays the weaker moves."""
 
-    inference: Several[tuple[str, ...]] = ()
+    inference: Several[tuple[HttpUrl, ...]] = ()
     """URLs of inference servers with the same model. Default: the weaker moves are random ones."""
     key_env: str = ""
     """Variable with the servers' key. Default: the run's token."""

@@ -419,10 +419,14 @@ def test_inspect_judges_the_reasoning_that_it_splits_off() -> None:
     from rookery_bridges import inspect_ai
     from rookery_bridges.questions import Question
 
-    for content in (BEST, [ContentReasoning(reasoning="Why?"), ContentText(text=BEST)]):
+    contents = {
+        "<think>Why?</think>": [ContentReasoning(reasoning="Why?"), ContentText(text=BEST)],
+        "<think></think>": [ContentReasoning(reasoning=""), ContentText(text=BEST)],
+        "": BEST,
+    }
+    for before, content in contents.items():
         output = ModelOutput.from_message(ChatMessageAssistant(content=content))
         state = SimpleNamespace(output=output, metadata=asdict(Question("q", [], FEN)))
-        before = "" if content is BEST else "<think>Why?</think>"
         assert inspect_ai._answer(state) == Answer(FEN, before + BEST)
 
 

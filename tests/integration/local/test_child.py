@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -69,6 +70,25 @@ def test_a_child_that_has_ended_is_not_killed_by_an_id_that_may_be_anothers(
     monkeypatch.setattr(os, "killpg", lambda group, number: killed.append(group))
     child.kill()
     assert not killed
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_group_of_zombies_has_ended(
+    tmp_path: Path, watchdog: Watchdog, monkeypatch: pytest.MonkeyPatch, *, ended: bool
+) -> None:
+    child = Child(script("a", "" if ended else "import time; time.sleep(600)", tmp_path), watchdog)
+
+    def forbidden(group: int, number: int) -> None:
+        if ended and child._process.returncode is None:
+            os.waitid(os.P_PID, group, os.WEXITED | os.WNOWAIT)  # a zombie, which nobody has polled
+        raise PermissionError(1, "Operation not permitted")  # as macOS says of zombies
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", forbidden)
+        with contextlib.nullcontext() if ended else pytest.raises(PermissionError):
+            child.kill()
+    child.kill()
+    assert child.poll() == (0 if ended else -signal.SIGKILL)
 
 
 def test_a_watchdog_that_has_ended_is_reported_and_closed(caplog: pytest.LogCaptureFixture) -> None:

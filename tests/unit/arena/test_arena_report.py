@@ -256,7 +256,7 @@ async def test_two_reports_of_one_name_are_refused(evaluation, tmp_path: Path) -
     settings = ArenaEvaluateSettings(
         players=("random",), sections="matches", against=tuple(paths), out=tmp_path
     )
-    with pytest.raises(InvalidInput, match=r"--against: two have the same name: \['same', 'same'\]"):
+    with pytest.raises(InvalidInput, match=r"--against: two have the same name: 'same', 'same'"):
         await run(settings)
 
 

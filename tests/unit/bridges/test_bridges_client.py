@@ -187,25 +187,32 @@ def test_a_token_with_odd_characters_is_not_quoted(monkeypatch: pytest.MonkeyPat
 
 
 def test_trl_gets_floats_from_texts_and_conversations(service: Service) -> None:
-    service.answers = [verdicts(*[VERDICT] * 4)]
+    service.answers = [verdicts(*[VERDICT] * 5)]
     logged: dict[str, float] = {}
     completions = [
         "plain",
         [{"role": "assistant", "content": "chat"}],
         [{"role": "assistant", "reasoning_content": "why", "content": "apart"}],
+        [{"role": "assistant", "reasoning_content": "", "thinking": None, "content": "at once"}],
         [
             {"role": "assistant", "content": [{"type": "text", "text": "parts"}]},
             {"role": "tool", "content": "-"},
         ],
     ]
     rewards = trl.reward(
-        completions, fen=[FEN] * 4, task=["P", "", None, ""], prompts=range(4), log_metric=logged.__setitem__
+        completions,
+        fen=[FEN] * 5,
+        task=["P", "", None, None, ""],
+        prompts=range(5),
+        log_metric=logged.__setitem__,
     )
-    assert rewards == [-0.5] * 4
+    assert rewards == [-0.5] * 5
     assert logged == {"legal_rate": 1.0}
     items = json.loads(service.requests[0].content)["items"]
-    assert [item["response"] for item in items] == ["plain", "chat", "<think>why</think>apart", "parts"]
-    assert [item.get("task") for item in items] == ["P", None, None, None]
+    assert [item["response"] for item in items] == [
+        "plain", "chat", "<think>why</think>apart", "<think></think>at once", "parts",
+    ]  # fmt: skip
+    assert [item.get("task") for item in items] == ["P", None, None, None, None]
 
 
 def test_an_answer_begins_with_the_opening_once_and_a_solution_is_judged(service: Service) -> None:
@@ -244,8 +251,9 @@ def test_a_label_that_names_none_is_a_fault(label: object) -> None:
 
 
 def test_an_address_that_is_none_is_a_fault() -> None:
-    with pytest.raises(RewardFault, match="'localhost:8080'"):
-        RewardClient("localhost:8080").score([Answer(FEN, "")])
+    for url in ("localhost:8080", "http://host:port"):
+        with pytest.raises(RewardFault, match=repr(url)):
+            RewardClient(url).score([Answer(FEN, "")])
 
 
 def test_a_line_that_is_no_question_is_named(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def test_several_servers() -> None:
         ("--inference-urls", "localhost:8000", "http://"),
         ("--inference-urls", "http://a:1,dns://inference:8000", "dns:///NAME:PORT"),
         ("--inference-urls", "dns:///inference", "dns:///NAME:PORT"),
+        ("--inference-urls", "http://host:port", "not a URL such as http://HOST:PORT"),
         ("--inference-urls", " ", "one or more"),
         ("--group-size", "1", "greater than or equal to 2"),
         ("--run", "a b", "pattern"),

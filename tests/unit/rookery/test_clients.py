@@ -1,5 +1,6 @@
 """The typed clients: what they ask, what they make of answers, when they try again and when not."""
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Callable
@@ -73,10 +74,11 @@ async def test_verdicts_come_in_the_order_of_the_items() -> None:
 
 
 async def test_a_passing_fault_is_tried_again() -> None:
-    reward = ScriptedReward(grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
+    codes = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.RESOURCE_EXHAUSTED
+    reward = ScriptedReward(*codes)
     async with client_of(reward) as client:
         assert len(await client.score(ITEMS)) == 2
-    assert len(reward.requests) == 3
+    assert len(reward.requests) == 4
 
 
 async def test_a_lasting_fault_ends_with_its_reason() -> None:
@@ -364,6 +366,7 @@ async def test_a_prompt_that_cannot_be_read_is_a_fault_of_the_server() -> None:
         ("<|im_start|>assistant\n", None, "text 0"),
         (None, None, "text 0"),
         ("<think>", "taken out", "<think>taken out</think>text 0"),
+        ("<think>", "", "<think></think>text 0"),
     ],
 )
 async def test_answers_begin_with_the_mark_that_the_prompt_ends_with(
@@ -377,10 +380,10 @@ async def test_answers_begin_with_the_mark_that_the_prompt_ends_with(
         ask = partial(client.complete, model="m", count=1, sampling=Sampling(), seed=0)
         assert [(await ask(PROMPT)).completions[0].text for _ in range(2)] == [text] * 2
         begun = replace(PROMPT, messages=(*PROMPT.messages, Message("assistant", "\\boxed{")))
-        assert (await ask(begun)).completions[0].text == (text if reasoning else "text 0")
+        assert (await ask(begun)).completions[0].text == ("text 0" if reasoning is None else text)
         client.opening = "<think>"
         assert (await ask(PROMPT, tokens=False)).completions[0].text == (
-            text if reasoning else "<think>text 0"
+            "<think>text 0" if reasoning is None else text
         )
 
 
@@ -393,12 +396,17 @@ async def test_fields_are_renamed_and_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert server.sent.keys() == {"model", "messages", "n", "top_p", "max_completion_tokens"}
 
 
-async def test_a_server_that_knows_no_n_is_asked_again() -> None:
+async def test_a_server_that_knows_no_n_is_asked_for_the_others_at_once() -> None:
     asked: list[tuple[int, int]] = []
+    both = asyncio.Event()
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    async def answer(request: httpx.Request) -> httpx.Response:
         sent = json.loads(request.content)
         asked.append((sent["n"], sent["seed"]))
+        if sent["seed"] == 7:
+            both.set()
+        if sent["seed"] == 6:
+            await asyncio.wait_for(both.wait(), 5)
         only = {"index": 0, "message": {"content": f"a{sent['seed']}"}, "finish_reason": "stop"}
         return httpx.Response(200, json={"choices": [only]})
 
@@ -406,7 +414,7 @@ async def test_a_server_that_knows_no_n_is_asked_again() -> None:
         generation = await client.complete(
             PROMPT, model="m", count=3, sampling=Sampling(), seed=5, tokens=False
         )
-    assert asked == [(3, 5), (2, 6), (1, 7)]
+    assert asked == [(3, 5), (1, 6), (1, 7)]
     assert [(c.text, c.seed) for c in generation.completions] == [("a5", 5), ("a6", 6), ("a7", 7)]
 
 

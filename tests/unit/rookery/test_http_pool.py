@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from rookery.errors import SetupError
 from rookery.http_pool import HttpPool
 
 
@@ -56,3 +57,14 @@ async def test_a_failed_request_leaves_its_lane_usable() -> None:
         with pytest.raises(httpx.TimeoutException):
             await pool.request("GET", "/", timeout=0.01)
         assert (await pool.request("GET", "/")).text == "ok"
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "http://", "http://h:port", "http://h:65536", "http://[::1", "http://h\x00"]
+)
+def test_an_address_that_is_none_is_refused_before_it_is_asked(url: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        HttpPool(url, timeout_s=1.0)
+    assert str(caught.value) == f"{url!r}: not a URL such as http://HOST:PORT"
+    with pytest.raises(SetupError, match=r"'http://a:\*\*\*@h:x'"):
+        HttpPool("http://a:secret@h:x", timeout_s=1.0)

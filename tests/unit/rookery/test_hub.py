@@ -109,12 +109,17 @@ def test_what_is_not_here_is_fetched(cache: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_download_that_is_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(model: str, **how: object) -> str:
-        raise type("RemoteProtocolError", (Exception,), {})  # as httpx2's, which is no OSError
+        raise errors.pop()
 
     hub = types.ModuleType("huggingface_hub")
     hub.snapshot_download = cut  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    # Which is no OSError, unlike those of requests.
+    cut_off = type("RemoteProtocolError", (Exception,), {"__module__": "httpx2"})
+    errors: list[Exception] = [AttributeError("a mistake"), cut_off()]
     with pytest.raises(SetupError, match=r"did not provide it \(RemoteProtocolError\(\)\)"):
+        model_folder("some/model")
+    with pytest.raises(AttributeError, match="a mistake"):
         model_folder("some/model")
 
 

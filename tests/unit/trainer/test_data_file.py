@@ -48,6 +48,9 @@ def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: 
     files.pipe("/bucket/set/moves.jsonl", b"other\n")
     local_file.cache_clear()
     assert local_path(URL).read_bytes() == b"other\n"
+    files.pipe("/bucket/set/manifest.json", b'{"settings": {}}')
+    local_file.cache_clear()
+    assert local_path(URL).with_name("manifest.json").read_bytes() == b'{"settings": {}}'
 
 
 def test_a_file_of_an_http_server_is_copied_again_when_it_has_changed(files: AbstractFileSystem) -> None:
@@ -81,6 +84,8 @@ def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
         local_path(URL)
     with pytest.raises(SetupError, match=r"nobody://x/y.*Protocol not known: nobody"):
         local_path("nobody://x/y")
+    with pytest.raises(SetupError, match=r"'http://h:port/x': not a URL"):
+        local_path("http://h:port/x")
     fsspec.register_implementation("bare", Bare, clobber=True)
     with pytest.raises(SetupError, match="'bare://bucket/' names a bucket, but no file in it"):
         local_path("bare://bucket/")
