@@ -123,7 +123,7 @@ def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
 
 
 def _flags(settings: EvaluateSettings, asked: Set[str], folder: Path) -> dict[str, object]:
-    """Those of the arena. Positions are held-out ones, which are written to `folder`, unless they are given."""
+    """Those of the arena. Positions that are not given are held-out ones, written to `folder`."""
     flags = {name: getattr(settings, name) for name in _SHARED}
     if asked & ASKS_POSITIONS:
         flags["positions"] = settings.positions or write_held_out(

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from rookery.commands import COMMANDS
 from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError, Unavailable
 from rookery.origins import as_toml
+from rookery.remote import FolderPath, NamedPath, PathOrUrl, PathsOrUrls
 from rookery.settings import CONFIG_VARIABLE, Assignments, Port, RunSettings, Settings, Several, fail
 
 
@@ -116,15 +117,23 @@ def test_the_home_folder_is_expanded_where_shells_leave_it(
     toml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Oven(Settings, env_prefix="OVEN_"):
-        out: Path
-        model: str
+        out: FolderPath
+        model: PathOrUrl
         names: Several[tuple[str, ...]] = ()
+        data: NamedPath
+        inputs: PathsOrUrls
+        tests: tuple[Path, ...]
 
-    monkeypatch.setenv("HOME", str(toml.parent))
-    toml.write_text('[oven]\nmodel = "~/rye"\nnames = ["~/a", "b~/c"]\n')
-    settings = Oven.parse(["--out=~/bread"], prog="oven")
-    assert settings.out == toml.parent / "bread"
-    assert (settings.model, settings.names) == (f"{toml.parent}/rye", (f"{toml.parent}/a", "b~/c"))
+    home = toml.parent
+    monkeypatch.setenv("HOME", str(home))
+    toml.write_text('[oven]\nmodel = "~/rye"\nnames = ["~/a", "b~/c"]\ninputs = "a,~/b"\ntests = ["~/t"]\n')
+    settings = Oven.parse(["--out=~/bread", "--data=x=~/d"], prog="oven")
+    assert (settings.out, settings.tests, settings.model) == (home / "bread", (home / "t",), f"{home}/rye")
+    assert (settings.data, settings.inputs) == (f"x={home}/d", f"a,{home}/b")
+    assert settings.names == ("~/a", "b~/c"), "no paths"
+    (home / "bread").touch()
+    with pytest.raises(SetupError, match=f"out: '{home}/bread' is not a folder"):
+        Oven.parse(["--out=~/bread", "--data=x=y"], prog="oven")
 
 
 def test_a_flag_of_several_values_is_repeatable_and_leaves_them_intact() -> None:
