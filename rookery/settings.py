@@ -461,6 +461,20 @@ def shared_variable(name: str) -> str:
     return f"ROOKERY_{name.upper()}"
 
 
+def misspelt(variables: Iterable[str], *others: str) -> dict[str, str]:
+    """The variables that are nearly, but not quite, one that all commands read, each with that one. `others`
+    are further names.
+
+    >>> misspelt(["ROOKERY_REDIS_URI", "ROOKERY_RUN", "ROOKERY_REDIS_SERVICE_HOST"])
+    {'ROOKERY_REDIS_URI': 'ROOKERY_REDIS_URL'}
+    """
+    start = shared_variable("")
+    known = [name.removeprefix(start) for name in (*map(shared_variable, SHARED), CONFIG_VARIABLE, *others)]
+    words = {name.removeprefix(start) for name in variables if name.startswith(start)}.difference(known)
+    near = {word: difflib.get_close_matches(word, known, n=1, cutoff=0.8) for word in sorted(words)}
+    return {f"{start}{word}": f"{start}{meant[0]}" for word, meant in near.items() if meant}
+
+
 def fail(error: RookeryError, *, is_service: bool = False) -> int:
     """Prints the error to stderr. Returns the exit status: 2 if the input is wrong (do not retry), else 1. A
     service ends with 2 only if it cannot start: it is started again if it died of what others sent."""

@@ -8,11 +8,22 @@ from pathlib import Path
 import pytest
 from pydantic import Field, ValidationError
 
+from rookery.command_line import main
 from rookery.commands import COMMANDS
 from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError, Unavailable
 from rookery.origins import as_toml
 from rookery.remote import FolderPath, NamedPath, PathOrUrl, PathsOrUrls
-from rookery.settings import CONFIG_VARIABLE, Assignments, Port, RunSettings, Settings, Several, fail
+from rookery.settings import (
+    CONFIG_VARIABLE,
+    Assignments,
+    Port,
+    RunSettings,
+    Settings,
+    Several,
+    fail,
+    misspelt,
+)
+from tests.commands import call
 
 
 class Bakery(RunSettings, env_prefix="BAKERY_"):
@@ -111,6 +122,23 @@ def test_a_wrong_variable_is_named_with_its_value(
     monkeypatch.setenv(variable, value)
     with pytest.raises(SetupError, match=rf"^bakery: {message}\)$"):
         parse()
+
+
+def test_a_misspelt_variable_is_named_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("ROOKERY_TOKN", "ROOKERY_RUN", "ROOKERY_REDIS_SERVICE_HOST"):
+        monkeypatch.setenv(name, "x")
+    call(main, ["check", "Checkmate.", "--fen", "8/8/8/8/8/5k2/6q1/7K w - - 0 1"])
+    told = [record.getMessage() for record in caplog.records if "variable" in record.getMessage()]
+    assert told == ["nothing reads the variable ROOKERY_TOKN; did you mean ROOKERY_TOKEN?"]
+
+
+def test_variables_of_others_are_not_taken_for_misspelt_ones() -> None:
+    """Of the bridges, compose, tests, and Kubernetes for the addresses of services."""
+    names = "LOGS LOG_LEVEL PROFILE FAILPOINTS OPENING EPISODE REWARD_URL TOML MLFLOW_MODEL TEST_RUN TOKEN"
+    names += " REDIS_PORT REDIS_PORT_6379_TCP PORT TRAINER_SERVICE_HOST"
+    assert misspelt([f"ROOKERY_{name}" for name in names.split()], "ROOKERY_TOKEN") == {}
 
 
 def test_the_home_folder_is_expanded_where_shells_leave_it(
