@@ -60,17 +60,23 @@ class AnswerStore:
 
 @contextmanager
 def open_answers(path: Path) -> Iterator[AnswerStore]:
-    """Opens the store in a file, or creates it. Raises `Conflict` if another process writes to it;
-    `InvalidInput` if a line other than an incomplete last one is not one that `AnswerStore.add` wrote."""
+    """Opens the store in a file, or creates it. Raises `Conflict` if another process writes to it; else as
+    `read_answers`."""
     with open_append_only(path) as file:
-        records = {}
-        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-            try:
-                record = json.loads(line)
-                records[str(record["key"])] = record
-            except (ValueError, KeyError, TypeError) as error:
-                raise InvalidInput(f"{path}:{number}: not an answer: {line[:120]!r}") from error
-        yield AnswerStore(file, records)
+        yield AnswerStore(file, read_answers(path))
+
+
+def read_answers(path: Path) -> dict[str, dict[str, Any]]:
+    """The records of a file by key; empty if there is none. Raises `InvalidInput` if a line other than an
+    incomplete last one is not one that `AnswerStore.add` wrote."""
+    data, records = path.read_bytes() if path.exists() else b"", {}
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            records[str(record["key"])] = record
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(f"{path}:{number}: not an answer: {line[:120]!r}") from error
+    return records
 
 
 def tokens_of(record: Mapping[str, Any]) -> int:

@@ -1,6 +1,7 @@
 """Runs one evaluation, from settings to report files, with progress bars in the terminal."""
 
 import hashlib
+import io
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
-from arena.answer_store import ANSWERS_FILE, AnswerStore, open_answers, tokens_of
+from arena.answer_store import ANSWERS_FILE, AnswerStore, open_answers, read_answers, tokens_of
 from arena.asking import TERMS, Asker, BestMover, Budget, reward_version_of, style_of
 from arena.pieces import BEST, RANDOM
 from arena.players.model import GUESS, GuessingPlayer, ModelPlayer
@@ -64,10 +65,11 @@ async def run(settings: ArenaEvaluateSettings, *, console: Console | None = None
     async with AsyncExitStack() as stack:
         for player in players:
             stack.push_async_callback(player.close)
-        store = stack.enter_context(open_answers(settings.out / ANSWERS_FILE))
-        if settings.dry_run:
+        if settings.dry_run:  # which writes nothing
+            store = AnswerStore(io.BytesIO(), read_answers(settings.out / ANSWERS_FILE))
             console.print(_plan(settings, sources, players, store))
             return {}
+        store = stack.enter_context(open_answers(settings.out / ANSWERS_FILE))
         await _check_budget(settings, players)
         reward = await stack.enter_async_context(
             RewardClient(settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S)

@@ -8,10 +8,11 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 from rich.console import Console
@@ -100,15 +101,12 @@ def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
         asked -= {"matches"}
     if "matches" in asked and len(settings.players) < 2:
         raise SetupError("a match needs two players: name another one, or leave out `matches` of --sections")
-    settings.out.mkdir(parents=True, exist_ok=True)
-    flags = {name: getattr(settings, name) for name in _SHARED}
-    if asked & ASKS_POSITIONS:
-        flags["positions"] = settings.positions or write_held_out(
-            settings.out / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
-        )
     if settings.dry_run:
-        arena("evaluate", *planned(settings.players), flags=flags)
+        with TemporaryDirectory() as folder:
+            arena("evaluate", *planned(settings.players), flags=_flags(settings, asked, Path(folder)))
         return 0
+    settings.out.mkdir(parents=True, exist_ok=True)
+    flags = _flags(settings, asked, settings.out)
     if "contamination" in asked:
         _search_data(settings, flags)
     with ExitStack() as exits:
@@ -122,6 +120,16 @@ def evaluate(settings: EvaluateSettings, console: Console | None = None) -> int:
         _ask(settings, groups, flags, started=started)
     _record(settings)
     return 0
+
+
+def _flags(settings: EvaluateSettings, asked: Set[str], folder: Path) -> dict[str, object]:
+    """Those of the arena. Positions that are not given are held-out ones, written to `folder`."""
+    flags = {name: getattr(settings, name) for name in _SHARED}
+    if asked & ASKS_POSITIONS:
+        flags["positions"] = settings.positions or write_held_out(
+            folder / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
+        )
+    return flags
 
 
 def _ask(

@@ -60,7 +60,7 @@ WAITING = "rookery_waiting_seconds"
 class Snapshot:
     """The state of a run at one moment.
 
-    `redis` is the version of the Redis, or why it does not answer.
+    `redis` is the version of the Redis, or what is wrong with it.
     `probes` has None for a service that is ready, or else the reason why it is not. `served` is the version
     that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first, and
     `strength` the versions evaluated so far, as `read_strength` returns them. `idle_s` is how long the
@@ -196,15 +196,15 @@ class Observer:
         )
 
     def _redis(self) -> tuple[str | None, str, Overview | None]:
-        """Why Redis does not answer, else None; its version; and what it tells of the run."""
+        """What is wrong with Redis, else None; its version; and what it tells of the run."""
         version = ""
         try:
-            overview = self._run.overview()
+            overview = self._run.overview(whole=False)
         except Unavailable as error:
             return str(error), version, None
         with suppress(SetupError, Unavailable):  # a user of Redis may lack INFO
             version = str(self._run.redis.server_version())
-        return None, version, overview
+        return "full: it refuses writes" if overview.full else None, version, overview
 
     def _strength(self) -> tuple[Mapping[str, Any], ...]:
         try:

@@ -1,5 +1,6 @@
 """The commands, settings and ports of a run's processes. This module starts nothing."""
 
+import re
 import shutil
 import tomllib
 from collections.abc import Mapping
@@ -237,6 +238,11 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
         raise SetupError(
             f"the trainer's adapters have rank {trainer.lora_rank}, and the server accepts "
             f"{server.max_lora_rank} at most (--set trainer.lora_rank, inference.max_lora_rank)"
+        )
+    if "reward-model" in plan.settings and not re.search(r"(?:^|[+*])\s*model\s*(?:\+|$)", reward.scheme):
+        raise SetupError(
+            f"scheme {reward.scheme!r} does not ask the reward model (--reward-model): --set "
+            "reward.scheme=model, or a sum such as delta+0.5*model"
         )
     uses = find_scheme(reward.scheme).uses if not reward.schemes else WITH_PROCESS_REWARDS
     if trainer.process_rewards and uses.isdisjoint(WITH_PROCESS_REWARDS):

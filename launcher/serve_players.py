@@ -29,6 +29,7 @@ from rookery.clients import InferenceClient
 from rookery.config.inference import ServerSettings
 from rookery.devices import CPU, Device, place
 from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.files import expanded
 from rookery.hub import DIGEST, model_folder, read_object, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import ServiceCommand
@@ -214,6 +215,7 @@ def _read(spec: str) -> _Player:
         head, *parts = spec.split(",")
         options = {key: value for key, _, value in (part.partition("=") for part in parts)}
         kind, _, place = head.partition(":")
+        place = expanded(place)
         if (thinking := options.get("thinking", "on")) not in ("on", "off"):
             raise SetupError(f"thinking={thinking}: choose on or off")
         if f"{kind}:" == _MODEL:

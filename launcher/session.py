@@ -128,7 +128,9 @@ class Session:
             except PortTaken as taken:
                 self._start_again(taken)
             self._show()
-            self._ready |= self._supervisor.all_ready
+            if not self._ready and (self._supervisor.all_ready or self._supervisor.finished):
+                self._ready = True
+                self._keep_settings()
             if self._supervisor.finished:
                 self.look()
                 return End.STEPS
@@ -213,13 +215,17 @@ class Session:
 
     def _write_files(self) -> None:
         self.plan.write_settings()
-        write_json(self.plan.run_dir / SETTINGS_FILE, self.settings.model_dump(mode="json"))
+        if not (self.plan.run_dir / SETTINGS_FILE).exists():
+            self._keep_settings()  # those of a run that goes on are replaced once its services accept the new
         endpoints = {
             "run": self.plan.run,
             "redis_url": self.plan.redis_url,
             "probes": self.plan.probe_urls,
         }
         write_json(self.plan.run_dir / ENDPOINTS_FILE, endpoints)
+
+    def _keep_settings(self) -> None:
+        write_json(self.plan.run_dir / SETTINGS_FILE, self.settings.model_dump(mode="json"))
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -25,6 +25,7 @@ from rookery.access import AccessSettings
 from rookery.config.data import SAMPLE
 from rookery.devices import Devices, ServerDevices
 from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.files import expanded
 from rookery.prompt import StyleName
 from rookery.remote import FolderPath, PathOrUrl, is_url, shipped
 from rookery.settings import HIGHEST_PORT, Assignments, PresetSettings, RedisUrl
@@ -153,7 +154,7 @@ class UpSettings(PresetSettings, AccessSettings, env_prefix="UP_"):
     @classmethod
     def _name(cls, run: Any, info: ValidationInfo) -> Any:
         """`NAME` of `runs/NAME`."""
-        folder, runs_dir = Path(str(run)), info.data.get("runs_dir", Path())
+        folder, runs_dir = Path(expanded(str(run))), info.data.get("runs_dir", Path())
         return folder.name if folder.parent.resolve() == runs_dir.resolve() else run
 
     @field_validator("set")

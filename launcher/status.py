@@ -135,6 +135,6 @@ def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     name, recorded = place["run_dir"].resolve().name, place["run"]
     renamed = "" if name == recorded else f" ({recorded} in Redis: its folder was renamed or copied)"
     address = Text(f"{mask_setting(place['redis_url'])} ({snapshot.redis})", overflow="fold")
-    address.stylize("dim" if snapshot.overview else "red")
+    address.stylize("dim" if snapshot.overview and not snapshot.overview.full else "red")
     page = dashboard.Page(f"run {name}{renamed}", dashboard.probe_rows(snapshot.probes), snapshot)
     return Group(page, address)

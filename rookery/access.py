@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import field_validator, model_validator
 
 from rookery.errors import SetupError
+from rookery.files import expanded
 from rookery.settings import Settings
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Access:
         if variable and not key:
             raise SetupError(f"the environment variable {variable!r} is empty (key-env)")
         try:
-            key = file.read_text().strip() if file else key
+            key = expanded(file).read_text().strip() if file else key
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"{file}: {error} (key-file)") from error
         if not _HEADER_VALUE.fullmatch(key):

@@ -153,6 +153,7 @@ def _execute(command: Command, argv: list[str]) -> int:
         from rookery.logs import configure
 
         configure(command.logs, level=command.level)
+    _warn_of_misspelt()
     if command.prepare:
         load(command.prepare)(settings)
     function = load(command.function)
@@ -166,6 +167,16 @@ def _execute(command: Command, argv: list[str]) -> int:
         status = asyncio.run(status)
     sys.stdout.flush()
     return status if isinstance(status, int) else 0
+
+
+def _warn_of_misspelt() -> None:
+    import logging
+
+    from rookery.access import TOKEN_VARIABLE
+    from rookery.settings import misspelt
+
+    for name, meant in misspelt(os.environ, TOKEN_VARIABLE).items():
+        logging.getLogger(__name__).warning("nothing reads the variable %s; did you mean %s?", name, meant)
 
 
 def _require(command: Command) -> None:

@@ -1,7 +1,19 @@
-"""Files that other processes read while they are written, or that must survive a power cut."""
+"""Files that others read while they are written, or that must survive a power cut; paths below the home."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
+
+P = TypeVar("P", str, Path)
+
+
+def expanded(path: P) -> P:
+    """The path with ~/ expanded, which shells leave in `--out=~/runs`; as it is if there is no home."""
+    if str(path).startswith("~/"):
+        with suppress(RuntimeError):
+            return type(path)(Path(path).expanduser())
+    return path
 
 
 def replace_file(path: Path, content: bytes) -> None:

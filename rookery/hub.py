@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.files import expanded
 from rookery.remote import is_url, local_folder, shipped
 
 CONFIG_FILE = "config.json"
@@ -233,7 +234,7 @@ def identity(model: str) -> str:
 def check_allowed(model: str, allowed: str) -> None:
     """Checks a base model against a list of names and digests (`sha256:...`), separated by commas. Raises
     `SetupError` if there is a list, and it has neither the name nor the digest of the weights."""
-    names = {name.strip() for name in allowed.split(",")} - {""}
+    names = {expanded(name.strip()) for name in allowed.split(",")} - {""}
     if not names or model in names:
         return
     digest = weights_digest(model_folder(model))

@@ -21,6 +21,7 @@ from rookery.epd import epd_lines, read_epd
 from rookery.episodes import book_of, parse_mix
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
+from rookery.files import expanded
 from rookery.pgn.reader import read_game, read_games
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
 def books_of(mix: str) -> dict[str, list[Opening]]:
     """The openings of the games of a mix of episodes that begin with openings. Raises as `read_openings`."""
     books = {spec: book for _, spec in parse_mix(mix) if (book := book_of(spec))}
-    return {spec: read_openings(BUILT_IN if book == "book" else Path(book)) for spec, book in books.items()}
+    paths = {spec: BUILT_IN if book == "book" else expanded(Path(book)) for spec, book in books.items()}
+    return {spec: read_openings(path) for spec, path in paths.items()}
 
 
 def draw(openings: Sequence[Opening], count: int, *, seed: int) -> list[Opening]:

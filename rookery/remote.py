@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator
 
 from rookery.errors import QUOTED_CHARS, SetupError, Unavailable
+from rookery.files import expanded
 from rookery.settings import check_http_url, check_path
 
 logger = logging.getLogger(__name__)
@@ -51,14 +52,14 @@ def is_url(place: str) -> bool:
 
 
 def _check(place: str, *, is_folder: bool = False) -> str:
+    place = expanded(place)
     if place.startswith("file://") or not is_url(place):
         check_path(Path(place.removeprefix("file://")), is_folder=is_folder)
     return place
 
 
 def _check_folder(place: T) -> T:
-    _check(str(place), is_folder=True)
-    return place
+    return type(place)(_check(str(place), is_folder=True))
 
 
 def _check_each(places: str) -> str:
@@ -66,17 +67,18 @@ def _check_each(places: str) -> str:
 
 
 def _check_file(place: T) -> T:
+    place = expanded(place)
     if str(place) and not is_url(str(place)) and Path(place).is_dir():
         raise ValueError("it is a folder")
     return place
 
 
 def _check_named(text: str) -> str:
-    _, _, place = text.partition("=")
-    _check(place or text)
-    if not place or text.startswith("="):
+    name, _, place = text.partition("=")
+    checked = _check(place or text)
+    if not (name and place):
         raise ValueError("write NAME=PATH")
-    return text
+    return f"{name}={checked}"
 
 
 # Types of settings. What lies below a file is refused before a command starts; no URL is asked, nothing is
@@ -188,7 +190,7 @@ def _copy(files: Any, root: str, names: Iterable[str], *, copy: Path) -> None:
 def find_run(place: str, *, runs_dir: str | Path = "runs") -> Path:
     """The folder of a run: that of its name in `runs_dir`, a path, or a copy of what is at a URL. Raises
     `SetupError` if there is none; the message says where it was sought, and which runs there are."""
-    place = place.removeprefix("run:")  # as a player is written
+    place = expanded(place.removeprefix("run:"))  # as a player is written
     if is_url(place):
         return local_folder(place)
     inside, path = Path(runs_dir) / place, Path(place)

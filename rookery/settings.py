@@ -31,7 +31,7 @@ from pydantic_settings import (
 )
 
 from rookery.errors import QUOTED_CHARS, InvalidInput, NotFound, RookeryError, SetupError
-from rookery.files import replace_file
+from rookery.files import expanded, replace_file
 from rookery.flags import complete_help, explain_arguments, explain_values, protect, restore
 from rookery.masking import mask_setting, printable
 from rookery.origins import OriginRecorder, Origins, as_toml, last_origins, place_of_value
@@ -136,15 +136,11 @@ class Settings(BaseSettings):
     @field_validator("*")
     @classmethod
     def _check_paths(cls, value: Any) -> Any:
-        """Expands ~/ in paths, which shells leave in `--out=~/runs`, and refuses paths below a file."""
+        """Expands ~/ in paths, and refuses those below a file. `rookery.remote` has types of text that do."""
         if isinstance(value, tuple):
             return tuple(cls._check_paths(each) for each in value)
-        if isinstance(value, str | Path) and str(value).startswith("~/"):
-            try:
-                value = type(value)(Path(value).expanduser())
-            except RuntimeError as error:  # there is no home
-                raise ValueError(f"{str(value)!r}: {error}") from error
         if isinstance(value, Path):
+            value = expanded(value)
             check_path(value)
         return value
 
@@ -393,6 +389,8 @@ HttpUrl = Annotated[str, AfterValidator(check_http_url)]
 def check_path(path: Path, *, is_folder: bool = False) -> None:
     """Refuses a path below a file, for a folder also one of a file. It need not exist. Raises `ValueError`
     with the file."""
+    if path.parts[:1] == ("~",):
+        raise ValueError(f"{str(path)!r}: there is no home folder")
     path = path.absolute()
     for place in (path, *path.parents) if is_folder else path.parents:
         if os.path.lexists(place):
@@ -482,6 +480,20 @@ SHARED = (
 def shared_variable(name: str) -> str:
     """The environment variable that sets a setting for all members of a run, such as `ROOKERY_RUN`."""
     return f"ROOKERY_{name.upper()}"
+
+
+def misspelt(variables: Iterable[str], *others: str) -> dict[str, str]:
+    """The variables that are nearly, but not quite, one that all commands read, each with that one. `others`
+    are further names.
+
+    >>> misspelt(["ROOKERY_REDIS_URI", "ROOKERY_RUN", "ROOKERY_REDIS_SERVICE_HOST"])
+    {'ROOKERY_REDIS_URI': 'ROOKERY_REDIS_URL'}
+    """
+    start = shared_variable("")
+    known = [name.removeprefix(start) for name in (*map(shared_variable, SHARED), CONFIG_VARIABLE, *others)]
+    words = {name.removeprefix(start) for name in variables if name.startswith(start)}.difference(known)
+    near = {word: difflib.get_close_matches(word, known, n=1, cutoff=0.8) for word in sorted(words)}
+    return {f"{start}{word}": f"{start}{meant[0]}" for word, meant in near.items() if meant}
 
 
 def fail(error: RookeryError, *, is_service: bool = False) -> int:

@@ -14,6 +14,7 @@ from arena.players.player import Player
 from arena.uci.engine import UciEngine
 from rookery.config.arena import UciSettings
 from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.files import expanded
 from rookery.hub import local_model
 from rookery.masking import printable
 from rookery.remote import is_url, run_version
@@ -90,7 +91,8 @@ class Server:
 
     def _serve(self, spec: str) -> str:
         """Starts the server and returns the spec of its endpoint."""
-        command = [*shlex.split(self._settings.server_command), "--device", self._settings.device, spec]
+        program = map(expanded, shlex.split(self._settings.server_command))
+        command = [*program, "--device", self._settings.device, spec]
         # A group of its own: Ctrl-C in a terminal is for this process, which then ends the server.
         self._process = subprocess.Popen(
             command,

@@ -18,6 +18,7 @@ from rookery.devices import usable_cores
 from rookery.engines.engine import find_engine
 from rookery.episodes import Opponent
 from rookery.errors import EngineFault, InvalidInput, SetupError
+from rookery.files import expanded
 from rookery.trace import Outcome
 
 LICHESS_LEVELS: tuple[tuple[int, int], ...] = (
@@ -269,6 +270,7 @@ def _reason(error: Exception) -> str:
 
 def find_binary(path: Path | None, *, setting: str = "path=", engine: str = "stockfish") -> Binary:
     """The engine at `path`, or else the one of this machine. Raises `SetupError` if there is none."""
+    path = expanded(path) if path else None
     binary = inspect(find_engine(path, setting=setting, engine=engine))
     return replace(binary, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) if path else binary
 

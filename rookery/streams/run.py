@@ -87,21 +87,28 @@ class RunStreams:
         raw = self.redis.call(lambda client: client.hgetall(self.redis.key("counts")))
         return Counts.read(cast(dict[bytes, bytes], raw))
 
-    def overview(self) -> Overview:
-        """All counts of the run, read in one transaction."""
+    def overview(self, *, whole: bool = True) -> Overview:
+        """All counts of the run, read in one transaction. Without `whole`, they are read one after the other
+        if Redis is full: it refuses transactions then."""
         key = self.redis.key
 
-        def read(client: redis.Redis) -> list[Any]:
-            pipeline = client.pipeline(transaction=True)
+        def read(client: redis.Redis, *, transaction: bool = True) -> tuple[list[Any], bool]:
+            pipeline = client.pipeline(transaction=transaction)
             pipeline.hgetall(key("counts"))
             pipeline.hmget(key("policy"), "number", "waiting", "last")
             for stream in ("positions", "traces", "dead"):
                 pipeline.xlen(key(stream))
             for name in ("settled", "archived"):
                 pipeline.scard(key(f"traces:{name}"))
-            return pipeline.execute()
+            try:
+                return pipeline.execute(), not transaction
+            except redis.exceptions.OutOfMemoryError:
+                if whole or not transaction:
+                    raise
+                return read(client, transaction=False)
 
-        counts, (committed, waiting, last), positions, traces, dead, settled, archived = self.redis.call(read)
+        numbers, full = self.redis.call(read)
+        counts, (committed, waiting, last), positions, traces, dead, settled, archived = numbers
         return Overview(
             Counts.read(counts),
             positions=positions,
@@ -112,6 +119,7 @@ class RunStreams:
             ended=last == b"1",
             kept=settled,
             archived_ahead=archived,
+            full=full,
         )
 
     def backlog(self, stream: str) -> Backlog:

@@ -54,6 +54,7 @@ class Overview:
     `traces` is the number of groups that the trainer has not settled yet; the archive has already written
     `archived_ahead` of them. `kept` groups are settled and stay in the stream only for the archive.
     `waiting` groups were in the stream, not settled, when the version was published. `ended`: it is the last.
+    `full`: Redis has no memory for writes.
     """
 
     counts: Counts
@@ -65,6 +66,7 @@ class Overview:
     ended: bool = False
     kept: int = 0
     archived_ahead: int = 0
+    full: bool = False
 
     @property
     def astray(self) -> int:

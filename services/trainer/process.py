@@ -112,11 +112,12 @@ def _train(
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
         policy = build_policy(settings)
-        settings = resolve_micro_batch_tokens(settings, policy)
         state["reason"] = "waiting for redis"
+        commit = check_resumable(settings, run)  # before anything of the run is replaced
         run.agree({"batch_groups": settings.batch_groups})
-        commit = check_resumable(settings, run)
-        settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
+        state["reason"] = "starting"
+        settings = resolve_micro_batch_tokens(settings, policy)
+        settings.write_resolved(settings.run_dir)
         epoch = run.take_over()
         publisher = Publisher(run.policy, settings, epoch=epoch, loop=loop)
         state.pop("reason")

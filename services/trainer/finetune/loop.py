@@ -69,8 +69,8 @@ F = TypeVar("F", bound=FinetuneSettings)
 def start_run(settings: F) -> tuple[Path, F]:
     """Sets the seed and the number of threads. Returns the folder of the model to start from, and the
     settings with this process's device and a warm-up that ends. Raises `InvalidInput` if the run is already
-    finished; `SetupError` if there is no such model, device or kind of store, or the folder `out` cannot be
-    made."""
+    finished, or its checkpoint has other settings or data; `SetupError` if there is no such model, device or
+    kind of store, or the folder `out` cannot be made."""
     settings = own_device(settings)
     finished = make_folder(settings.out, setting="--out") / "model"
     if finished.exists():
@@ -84,6 +84,7 @@ def start_run(settings: F) -> tuple[Path, F]:
             settings.warmup_steps, settings.steps, warmup,
         )  # fmt: skip
         settings = settings.model_copy(update={"warmup_steps": warmup})
+    output.check_resumable(settings)
     folder = model_folder(str(settings.model))
     torch.manual_seed(settings.seed)
     disable_progress_bar()  # the run's own progress bar is in `output`
@@ -97,7 +98,7 @@ def finetune(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> 
 
     Raises:
         SetupError: the processes have different settings, data or checkpoints.
-        InvalidInput: the checkpoint has other settings or data, or the gradient is not finite.
+        InvalidInput: the checkpoint is damaged, or the gradient is not finite.
         SystemExit: a signal stopped the run, after the step was finished and its checkpoint written.
     """
     with join_processes(task.settings) as task.world:
@@ -110,7 +111,7 @@ def _train(task: FinetuneTask[F], source: ExampleSource, tracker: Tracker) -> No
     identity = output.fingerprint(settings)
     task.micro_batch_tokens = settings.micro_batch_tokens or _fitting_tokens(task, source, identity)
     optimizer = _optimizer(task)
-    step = output.restore_checkpoint(settings.out, weights, optimizer, fingerprint=identity)
+    step = output.restore_checkpoint(settings.out, weights, optimizer)
     if any(state != [step, identity] for state in world.gather([[step, identity]])):
         raise SetupError(f"the processes of {task.name} differ: they need the same flags, data and --out")
     sizes = f"{len(source)} examples, {sum(weight.numel() for weight in weights.values())} weights"

@@ -138,19 +138,28 @@ def save_checkpoint(
     sync(out)
 
 
-def restore_checkpoint(
-    out: Path, weights: Weights, optimizer: torch.optim.Optimizer, *, fingerprint: Mapping[str, str]
-) -> int:
-    """Loads the newest checkpoint and returns its step; 0 if there is none. Raises `InvalidInput` if it is
-    damaged, or was made with other settings, which the message names."""
-    folder = next((out / name for name in _CHECKPOINTS if (out / name).exists()), None)
-    if folder is None:
-        return 0
+def check_resumable(settings: FinetuneSettings) -> None:
+    """Raises `InvalidInput` if the newest checkpoint was made with other settings, which the message names,
+    or is damaged."""
+    if (folder := _newest_checkpoint(settings.out)) is None:
+        return
     state = read_object(folder / "state.json", "step", "fingerprint")
-    if changes := changed_settings(state["fingerprint"], fingerprint):
+    if changes := changed_settings(state["fingerprint"], fingerprint(settings)):
         raise InvalidInput(
             f"{folder} was made with other settings ({changes}): choose another --out or delete it"
         )
+
+
+def _newest_checkpoint(out: Path) -> Path | None:
+    return next((out / name for name in _CHECKPOINTS if (out / name).exists()), None)
+
+
+def restore_checkpoint(out: Path, weights: Weights, optimizer: torch.optim.Optimizer) -> int:
+    """Loads the newest checkpoint and returns its step; 0 if there is none. Raises `InvalidInput` if it is
+    damaged."""
+    if (folder := _newest_checkpoint(out)) is None:
+        return 0
+    state = read_object(folder / "state.json", "step", "fingerprint")
     with _readable(folder / "model.safetensors") as path, torch.no_grad():
         tensors = load_file(path)
         for name, weight in weights.items():

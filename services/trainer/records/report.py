@@ -62,9 +62,9 @@ STATISTICS = {
 """Exported as `rookery_learning{statistic=...}` if the step has them, as are the results of games
 (`won_engine`)."""
 
-NOT_IN_EVERY_STEP = {"mismatch_max", "mismatch_mean"}
-"""Statistics that are removed from `/metrics` after a step that did not measure them. (The KL to the base
-model, which is measured every few steps, keeps its last value.)"""
+KEPT = {"kl_reference"}
+"""Measured every few steps, so `/metrics` keeps its last value. Other statistics that a step does not have
+are removed from it."""
 
 BY_AGE = "kl_behaviour_age"
 
@@ -154,8 +154,8 @@ class StepReporter:
 
 
 def export_metrics(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
-    """Sets every gauge for which `row` has a value. Removes the mismatch if it was not measured."""
-    for name in NOT_IN_EVERY_STEP - row.keys():
+    """Sets every gauge for which `row` has a value. Removes statistics that it does not have."""
+    for name in STATISTICS - KEPT - row.keys():
         with suppress(KeyError):
             metrics.LEARNING.remove(name)
     metrics.KL_BY_AGE.clear()

@@ -95,12 +95,14 @@ class MicroBatchStats:
 
 
 def batch_stats(parts: Sequence[MicroBatchStats]) -> dict[str, float]:
-    """Returns the batch's statistics by their names in metrics.jsonl. Means are over completion tokens.
+    """Returns the batch's statistics by their names in metrics.jsonl. Means are over completion tokens, so
+    without any there is the loss alone.
 
     `ess` is the effective sample size of the importance weights as a share of the N tokens,
     (sum w)^2 / (N sum w^2) (Kong 1992): 1 when all weigh the same, 1/N when one outweighs all.
     """
-    count = max(1, sum(part.tokens for part in parts))
+    if not (count := sum(part.tokens for part in parts)):
+        return {"loss": 0.0}
 
     def total(name: str) -> float:
         return sum(part.sums.get(name, 0.0) for part in parts)
@@ -111,7 +113,7 @@ def batch_stats(parts: Sequence[MicroBatchStats]) -> dict[str, float]:
         "loss": sum(part.loss for part in parts),
         "entropy": total("entropy") / count,
         "ratio_mean": total("ratio") / count,
-        "ratio_max": max((part.ratio_max for part in parts), default=1.0),
+        "ratio_max": max(part.ratio_max for part in parts),
         "ess": total("ratio") ** 2 / (count * total("ratio_squared")) if total("ratio_squared") else 1.0,
         "clip_fraction_low": total("low") / count,
         "clip_fraction_high": total("high") / count,

@@ -62,14 +62,13 @@ class RunningState:
             returns = [peers for group in groups for peers in compared_returns(group.turn_rewards, mean=mean)]
             averages = averages_by_role(self.averages, returns, decay=settings.baseline_decay)
         kl = stats.losses.get("kl_reference")
-        entropy = stats.losses["entropy"] if stats.tokens else None
         return RunningState(
             averages=averages,
             kl_controller=updated_controller(
                 self.kl_controller, stats.kl_coefficient, kl=kl, settings=settings
             ),
             entropy_controller=updated_entropy_controller(
-                self.entropy_controller, entropy=entropy, settings=settings
+                self.entropy_controller, entropy=stats.losses.get("entropy"), settings=settings
             ),
             collapsed_steps=collapsed_steps(
                 self.collapsed_steps, share=zero_variance_share, step=step, settings=settings

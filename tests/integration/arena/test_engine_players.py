@@ -131,7 +131,8 @@ async def test_an_engine_that_is_too_slow_to_start(
         f"#!/bin/sh\nmkdir '{tmp_path}/started' && exec '{stockfish_path}'\nexec cat > /dev/null\n"
     )
     program.chmod(0o755)
-    player = make_player(f"uci:{program},nodes=1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    player = make_player("uci:~/engine,nodes=1")
     monkeypatch.setattr("rookery.engines.player.START_S", 0.5)
     with pytest.raises(EngineFault, match=r"does not start: no uciok in 0\.5 s"):
         await player.play(chess.Board(), seed=0)

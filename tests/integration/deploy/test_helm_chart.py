@@ -92,6 +92,24 @@ def test_kubernetes_accepts_every_object(example: Path | None) -> None:
         assert {claim.removeprefix("r-") for claim in claimed} <= claims | given
 
 
+def test_names_of_digits_alone_stay_text(tmp_path: Path) -> None:
+    import kubernetes_validate
+
+    file = tmp_path / "values.yaml"
+    file.write_text("run: 20261129\nmodel: 4\nimages: { tag: 12345678 }\n")
+    texts = "images:\n  pullSecrets: ['1']\nstorageClass: '2'\ngames: '3'\nmetrics: { namespace: '5' }\n"
+    (more := tmp_path / "texts.yaml").write_text(texts)
+    made = render(*PASSWORD, "--values", file, "--values", more)
+    for (kind, _), found in made.items():
+        if kind not in WITHOUT_SCHEMA:
+            kubernetes_validate.validate(found, "1.33", strict=True)
+    assert environment(made, "feed")["ROOKERY_RUN"] == "20261129"
+    assert environment(made, "trainer")["TRAINER_MODEL"] == "4"
+    assert container(made, "data")["image"] == "rookery-data:12345678"
+    file.write_text("images: { tag: 1.10 }\n")
+    assert "tag: 1.1 is a number: quote it" in helm(*PASSWORD, "--values", str(file)).stderr
+
+
 def test_the_services_are_set_as_in_docker_compose(chart: Chart) -> None:
     words = dict(re.findall(r"^([A-Z_]+)=(.*)$", (ROOT / ".env").read_text(), re.M))
     text = re.sub(r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: words.get(m[1], m[2] or ""), _compose())

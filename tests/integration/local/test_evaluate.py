@@ -85,6 +85,12 @@ def test_mistakes_are_said_in_a_line(
     assert "Traceback" not in told
 
 
+def test_a_dry_run_leaves_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    done = call(main, ["evaluate", "random", "--count", 2, "--dry-run", "--out", tmp_path / "out"])
+    assert (done.returncode, "random" in capfd.readouterr().out) == (0, True), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 class _Talker(BaseHTTPRequestHandler):
     """A chat endpoint that knows LLM Chess's dialogue: it asks for the board, then for the legal moves, and
     plays one of them. The model `lost` asks for the board until its context is full."""

@@ -140,6 +140,29 @@ def test_a_new_run_that_does_not_start_is_not_taken_for_the_newest(
 
 
 @pytest.mark.torch
+def test_a_resume_that_the_trainer_refuses_leaves_the_settings_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_module, "STAGES", (("redis",), ("feed",), ("trainer",)))
+    monkeypatch.setattr(plan_module, "_check_together", lambda plan, **options: None)
+    kept, profiles = tmp_path / "r" / SETTINGS_FILE, tmp_path / "r" / "memory_profiles.json"
+    with Session(settings(tmp_path), Console(quiet=True)) as session:
+        session.train()
+    before = [kept.read_text(), profiles.read_text()]
+    given = settings(tmp_path, "trainer.lora_rank=2")
+    with (
+        Session(given, Console(quiet=True)) as session,
+        pytest.raises(SetupError, match="lora_rank was"),
+    ):
+        session.train()
+    assert [kept.read_text(), profiles.read_text()] == before
+    given = settings(tmp_path, "trainer.lr=1e-5")
+    with Session(given, Console(quiet=True)) as session:
+        session.train()
+    assert json.loads(kept.read_text())["set"] == ["trainer.lr=1e-5"]
+
+
+@pytest.mark.torch
 def test_a_password_is_in_no_command_line_and_in_no_file_for_others(
     tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

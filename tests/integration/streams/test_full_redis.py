@@ -2,11 +2,14 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 import redis
 import yaml
 
+from launcher.observer import Observer
+from rookery.errors import Unavailable
 from rookery.metrics import REDIS_RETRIES
 from rookery.shared_cache import SharedCache
 from rookery.streams import RunStreams
@@ -57,6 +60,13 @@ def test_a_run_waits_while_redis_has_no_room(redis_server: RedisServer) -> None:
         adding = threads.submit(streams.positions.add, [POSITION], cursor=0)
         until(lambda: REDIS_RETRIES._value.get() >= retries + 2 or adding.done())
         assert not adding.done(), adding.exception()
+        with closing(Observer({}, redis_url=redis_server.url, run="r1", run_dir=None)) as observer:
+            snapshot = observer.look()
+        assert snapshot.redis == "full: it refuses writes"
+        assert (snapshot.overview.positions, snapshot.overview.full) == (0, True)
+        with pytest.raises(Unavailable, match="used memory"):
+            RunStreams(redis_server.url, "r1", once=True).overview()
         client.config_set("maxmemory", 0)
         adding.result(timeout=60)
     assert streams.positions.length() == 1
+    assert not streams.overview().full

@@ -273,8 +273,12 @@ async def test_a_dry_run_counts_answers_to_its_own_questions(tmp_path: Path) -> 
     settings = ArenaEvaluateSettings(
         players=("random",), sections="suites", suites=(suite,), out=out, dry_run=True
     )
-    shown = io.StringIO()
-    assert await run(settings, console=Console(file=shown, width=100)) == {}
+    shown, elsewhere = io.StringIO(), settings.model_copy(update={"out": tmp_path / "new"})
+    assert await run(elsewhere, console=Console(file=shown, width=100)) == {}
+    assert not elsewhere.out.exists()
+    with open_answers(out / ANSWERS_FILE):  # of an evaluation that goes on
+        shown = io.StringIO()
+        assert await run(settings, console=Console(file=shown, width=100)) == {}
     assert next(line for line in shown.getvalue().splitlines() if "random" in line).split()[:3] == [
         "random",
         "2",

@@ -88,7 +88,7 @@ def test_services_read_what_the_plan_resolved(house: Path, monkeypatch: pytest.M
     made = plan(
         "--preset", "rook-small", "--model", "models/m", "--set", "trainer.lr=0.25", "--seed", "3",
         "--set", "archive.file_age_s=inf", "--evaluate-every", "5", "--reward-model", "models/m",
-        "--runs-dir", "r\x7f \\'\"#ü",
+        "--set", "reward.scheme=candidates+model", "--runs-dir", "r\x7f \\'\"#ü",
     )  # fmt: skip
     assert made.settings["feed"].origins["split"] == "environment"
     made.write_settings()
@@ -152,6 +152,10 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
         plan("--preset", "pychess-ppo", "--model", "models/m")
     plan("--preset", "pychess-ppo", "--model", "models/m", "--set", "reward.scheme=delta")
     (house / "models" / "m" / "reward_model.json").write_text("{}")
+    with pytest.raises(SetupError, match="scheme 'delta' does not ask the reward model"):
+        plan("--reward-model", "models/m")
+    own = ("--set", "reward.schemes=mod:my_model", "--set", "reward.scheme=my_model+0.5 * model")
+    assert "reward-model" in plan("--reward-model", "models/m", *own).commands
     made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
     assert [command.name for command in made.stages[0]] == ["redis", "reward-model", "viewer"]
     assert made.commands["reward-model"].argv[1:] == ("-m", "launcher", "serve", "reward-model")
@@ -342,7 +346,8 @@ def test_a_port_is_in_the_table_of_its_service(house: Path, monkeypatch: pytest.
     (house / "run.toml").write_text(f"[reward_server]\nport = {port}\n")
     monkeypatch.setenv("ROOKERY_CONFIG", "run.toml")
     (house / "models" / "m" / "reward_model.json").write_text("{}")
-    assert plan("--reward-model", "models/m").ports["reward-model"]["port"] == port
+    asked = ("--reward-model", "models/m", "--set", "reward.scheme=model")
+    assert plan(*asked).ports["reward-model"]["port"] == port
     assert plan("--set", "reward.port=0").ports["reward"]["port"]
     with pytest.raises(SetupError, match="port: Input should be less than or equal to 65535"):
         ViewSettings.parse(["--port", "70000"], prog="rookery view")
@@ -716,4 +721,5 @@ def test_a_reward_model_is_not_beside_the_server(
 ) -> None:
     gpus.install(monkeypatch, house / "driver", ["8.0", "8.0"])
     (house / "models" / "m" / "reward_model.json").touch()
-    assert values(plan("--reward-model", "models/m", *flags), "reward-model")["device"] == device
+    made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", *flags)
+    assert values(made, "reward-model")["device"] == device

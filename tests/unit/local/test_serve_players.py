@@ -57,6 +57,13 @@ def runs(written: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_player_may_be_below_the_home(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(runs))
+    (runs / "m").symlink_to(TINY.resolve())
+    (group,) = serve_players._groups(["run:~/lora@9", "model:~/m"])
+    assert [player.options["name"] for player in group] == ["lora@9", "m"]
+
+
 def test_adapters_of_one_base_share_a_server_and_whole_models_do_not(runs: Path) -> None:
     lora = [f"run:{runs}/lora@0", f"model:{TINY}", f"run:{runs}/lora,name=last", f"run:{runs}/other"]
     whole = [f"run:{runs}/whole@0", f"run:{runs}/whole@1", f"run:{runs}/whole,temperature=1,name=hot"]

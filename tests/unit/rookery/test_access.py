@@ -279,6 +279,8 @@ def test_the_token_comes_from_the_file_before_the_environment(
     assert given.access.player_options == {"key-file": file}
     assert given.access_values == {"token_file": file}
     assert TOKEN not in repr(given.access)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert OPEN.with_key("", Path("~/token")).token == TOKEN
     monkeypatch.setenv("ROOKERY_TOKEN_FILE", str(file))
     assert AccessSettings().access.token == TOKEN
 

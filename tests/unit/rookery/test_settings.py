@@ -8,10 +8,22 @@ from pathlib import Path
 import pytest
 from pydantic import Field, ValidationError
 
+from rookery.command_line import main
 from rookery.commands import COMMANDS
 from rookery.errors import InvalidInput, NotFound, RookeryError, SetupError, Unavailable
 from rookery.origins import as_toml
-from rookery.settings import CONFIG_VARIABLE, Assignments, Port, RunSettings, Settings, Several, fail
+from rookery.remote import FolderPath, NamedPath, PathOrUrl, PathsOrUrls
+from rookery.settings import (
+    CONFIG_VARIABLE,
+    Assignments,
+    Port,
+    RunSettings,
+    Settings,
+    Several,
+    fail,
+    misspelt,
+)
+from tests.commands import call
 
 
 class Bakery(RunSettings, env_prefix="BAKERY_"):
@@ -112,19 +124,44 @@ def test_a_wrong_variable_is_named_with_its_value(
         parse()
 
 
+def test_a_misspelt_variable_is_named_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("ROOKERY_TOKN", "ROOKERY_RUN", "ROOKERY_REDIS_SERVICE_HOST"):
+        monkeypatch.setenv(name, "x")
+    call(main, ["check", "Checkmate.", "--fen", "8/8/8/8/8/5k2/6q1/7K w - - 0 1"])
+    told = [record.getMessage() for record in caplog.records if "variable" in record.getMessage()]
+    assert told == ["nothing reads the variable ROOKERY_TOKN; did you mean ROOKERY_TOKEN?"]
+
+
+def test_variables_of_others_are_not_taken_for_misspelt_ones() -> None:
+    """Of the bridges, compose, tests, and Kubernetes for the addresses of services."""
+    names = "LOGS LOG_LEVEL PROFILE FAILPOINTS OPENING EPISODE REWARD_URL TOML MLFLOW_MODEL TEST_RUN TOKEN"
+    names += " REDIS_PORT REDIS_PORT_6379_TCP PORT TRAINER_SERVICE_HOST"
+    assert misspelt([f"ROOKERY_{name}" for name in names.split()], "ROOKERY_TOKEN") == {}
+
+
 def test_the_home_folder_is_expanded_where_shells_leave_it(
     toml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Oven(Settings, env_prefix="OVEN_"):
-        out: Path
-        model: str
+        out: FolderPath
+        model: PathOrUrl
         names: Several[tuple[str, ...]] = ()
+        data: NamedPath
+        inputs: PathsOrUrls
+        tests: tuple[Path, ...]
 
-    monkeypatch.setenv("HOME", str(toml.parent))
-    toml.write_text('[oven]\nmodel = "~/rye"\nnames = ["~/a", "b~/c"]\n')
-    settings = Oven.parse(["--out=~/bread"], prog="oven")
-    assert settings.out == toml.parent / "bread"
-    assert (settings.model, settings.names) == (f"{toml.parent}/rye", (f"{toml.parent}/a", "b~/c"))
+    home = toml.parent
+    monkeypatch.setenv("HOME", str(home))
+    toml.write_text('[oven]\nmodel = "~/rye"\nnames = ["~/a", "b~/c"]\ninputs = "a,~/b"\ntests = ["~/t"]\n')
+    settings = Oven.parse(["--out=~/bread", "--data=x=~/d"], prog="oven")
+    assert (settings.out, settings.tests, settings.model) == (home / "bread", (home / "t",), f"{home}/rye")
+    assert (settings.data, settings.inputs) == (f"x={home}/d", f"a,{home}/b")
+    assert settings.names == ("~/a", "b~/c"), "no paths"
+    (home / "bread").touch()
+    with pytest.raises(SetupError, match=f"out: '{home}/bread' is not a folder"):
+        Oven.parse(["--out=~/bread", "--data=x=y"], prog="oven")
 
 
 def test_a_flag_of_several_values_is_repeatable_and_leaves_them_intact() -> None:

@@ -30,12 +30,15 @@ DROPPED = {"stale": 1, "zero_variance": 0}
 @pytest.fixture(scope="module")
 def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """The line of one real step with a KL penalty and a mask, on groups of ages 0 and 1."""
-    folder = tmp_path_factory.mktemp("run")
+    groups = [make_group(0, version=0), make_group(1, version=1)]
+    return _line_of_a_step(tiny_model, tmp_path_factory.mktemp("run"), groups)
+
+
+def _line_of_a_step(tiny_model: Path, folder: Path, groups: list[TraceGroup]) -> dict[str, float]:
     settings = TrainerSettings(
         model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3", token_mask_high=5.0
     )
     policy = Policy(settings)
-    groups = [make_group(0, version=0), make_group(1, version=1)]
     meter = SpeedMeter(policy, settings)
     trainer = PolicyTrainer(settings, policy, World())
     with meter.step():
@@ -118,17 +121,30 @@ def test_prometheus_has_the_moves_by_piece(written: dict[str, float], tmp_path: 
 
 def test_what_a_step_could_not_measure_vanishes(written: dict[str, float], tmp_path: Path) -> None:
     def exported() -> list[bool]:
-        names = [("statistic", "mismatch_mean"), ("statistic", "mismatch_max"), ("statistic", "kl_reference")]
-        found = [REGISTRY.get_sample_value("rookery_learning", dict([name])) for name in names]
+        names = ("mismatch_mean", "entropy", "kl_reference")
+        found = [REGISTRY.get_sample_value("rookery_learning", {"statistic": name}) for name in names]
         found.append(REGISTRY.get_sample_value("rookery_learning_kl_by_age", {"age": "1"}))
         return [value is not None for value in found]
 
-    unmeasured = {"mismatch_mean", "mismatch_max", "kl_reference", "kl_behaviour_age1"}
+    unmeasured = {"mismatch_mean", "entropy", "kl_reference", "kl_behaviour_age1"}
     less = {key: value for key, value in written.items() if key not in unmeasured}
     with StepReporter(tmp_path) as report:
         for row, there in ((written, True), (less, False), (less, False), (written, True)):
             report.report(row, phases_s=PHASES, ages=[0])
             assert exported() == [there, there, True, there]
+
+
+def test_a_step_without_tokens_that_carry_loss_has_no_figures_of_them(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    group = make_group(1, version=1)
+    traces = [
+        changed(t, completion=replace(t.turns[-1].completion, finish_reason="length")) for t in group.traces
+    ]
+    line = _line_of_a_step(tiny_model, tmp_path, [replace(group, traces=tuple(traces))])
+    assert (line["tokens"], line["loss"], line["grad_norm"]) == (0, 0.0, 0.0)
+    of_tokens = "entropy$|ratio_|ess$|clip_fraction_|mask_|kl_(behaviour|reference|penalty)"
+    assert not [name for name in line if re.match(of_tokens, name)]
 
 
 def test_speeds_are_of_the_seconds_they_name(written: dict[str, float]) -> None:

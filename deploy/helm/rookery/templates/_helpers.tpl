@@ -5,8 +5,21 @@
 {{ toJson $labels }}
 {{- end }}
 
+{{- /* Turns numbers among the settings into text again: YAML reads a run or a tag of digits alone as one, and Helm would write
+20261129 as 2.0261129e+07. */ -}}
+{{- define "rookery.texts" -}}
+{{- range $values := list .Values .Values.images -}}
+{{- range $name, $value := $values -}}
+{{- if kindIs "float64" $value -}}
+{{- if ne $value (floor $value) }}{{ fail (printf "%s: %v is a number: quote it" $name $value) }}{{ end -}}
+{{- $_ := set $values $name ($value | int64 | toString) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "rookery.redisSecret" -}}
-{{ .Values.redis.secret | default (printf "%s-redis" .Release.Name) }}
+{{ .Values.redis.secret | default (printf "%s-redis" .Release.Name) | quote }}
 {{- end }}
 
 {{- /* Changes with the users of Redis and with its password, so that an upgrade restarts who has them. */ -}}
@@ -15,7 +28,7 @@
 {{- end }}
 
 {{- define "rookery.tokenSecret" -}}
-{{ .Values.token.secret | default (printf "%s-token" .Release.Name) }}
+{{ .Values.token.secret | default (printf "%s-token" .Release.Name) | quote }}
 {{- end }}
 
 {{- /* Where inference servers get versions from that they do not have; empty: from a volume. */ -}}
@@ -42,7 +55,7 @@ metadata:
 spec:
   accessModes: [{{ .mode }}]
   {{- with .root.Values.storageClass }}
-  storageClassName: {{ . }}
+  storageClassName: {{ quote . }}
   {{- end }}
   resources: { requests: { storage: {{ .size }} } }
 {{- end }}
@@ -59,8 +72,8 @@ spec:
 {{- if contains "://" .root.Values.services.archive.env.ARCHIVE_OUT }}emptyDir: {}
 {{- else }}persistentVolumeClaim: { claimName: {{ $release }}-archive, readOnly: true }
 {{- end }}
-{{- else if eq .mount "games" }}persistentVolumeClaim: { claimName: {{ .root.Values.games }}, readOnly: true }
-{{- else if eq .mount "reward-model" }}persistentVolumeClaim: { claimName: {{ required "services.reward-model.claim: the claim with the reward model" .service.claim }}, readOnly: true }
+{{- else if eq .mount "games" }}persistentVolumeClaim: { claimName: {{ quote .root.Values.games }}, readOnly: true }
+{{- else if eq .mount "reward-model" }}persistentVolumeClaim: { claimName: {{ required "services.reward-model.claim: the claim with the reward model" .service.claim | quote }}, readOnly: true }
 {{- else if eq .mount "scratch" }}emptyDir: {}
 {{- else }}persistentVolumeClaim: { claimName: {{ $release }}-{{ .mount }} }
 {{- end }}

@@ -10,8 +10,10 @@ export async function runs(_: Route, signal: AbortSignal): Promise<HTMLElement> 
   const all = await get<{ name: string; id: string; last_step: Step }[]>("runs", signal);
   if (!all.length) return h("div", {}, h("h1", {}, "Runs"),
     empty("No runs yet", "Start one with `rookery demo`: it appears here with its first step."));
-  const figure = (step: Step, key: string, text: (value: number) => string): string =>
-    key in step ? text(step[key] ?? 0) : "–";
+  const figure = (step: Step, key: string, text: (value: number) => string): string => {
+    const value = step[key];  // null if it was not finite
+    return typeof value === "number" ? text(value) : "–";
+  };
   const time = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
   const copies = ({ name, id }: { name: string; id: string }): string[] =>
     all.filter((other) => id && other.id === id && other.name !== name).map((other) => other.name);
