@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rookery.intervals import wilson
 
@@ -77,7 +77,7 @@ class Ratio:
         """Whether each position has one answer or none, which is right or wrong."""
         return bool(((self.counts == 0) | (self.counts == 1)).all() and np.isin(self.sums, (0, 1)).all())
 
-    def within(self, mask: NDArray[np.bool_]) -> "Ratio":
+    def within(self, mask: ArrayLike) -> "Ratio":
         """The ratio over only the positions in `mask`."""
         return Ratio(np.where(mask, self.sums, 0.0), np.where(mask, self.counts, 0.0))
 

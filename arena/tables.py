@@ -5,8 +5,8 @@
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,9 +129,11 @@ class Section:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def compared(
-    measured: Iterable[tuple[Metric, Mapping[str, Ratio]]], *, players: Sequence[str], seed: int
-) -> list[MetricRow]:
+Measured = Sequence[tuple[Metric, Mapping[str, Ratio]]]
+"""The rows of a table, with a ratio for each player."""
+
+
+def compared(measured: Measured, *, players: Sequence[str], seed: int) -> list[MetricRow]:
     """Rows with intervals. The first of `players` is the baseline of the others; all else are references. A
     player without an answer that counts has no cell, and a metric without cells is left out."""
     counted = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in measured]
@@ -150,6 +152,19 @@ def compared(
         MetricRow(metric, {name: cell(i, name) for name in by_name})
         for i, (metric, by_name) in enumerate(rows)
     ]
+
+
+def by_part(measured: Measured, masks: Mapping[str, Sequence[bool]], *, what: str) -> Measured:
+    """The rows of each part: of the positions in its mask alone. `what` is what a position is called."""
+    return [
+        (
+            replace(metric, name=f"{part}/{metric.name}", explanation=f"{sum(mask):,} {what}",
+                    title=f"{part[0].upper()}{part[1:]}: {metric.title}"),
+            {player: ratio.within(mask) for player, ratio in by_name.items()},
+        )
+        for part, mask in masks.items()
+        for metric, by_name in measured
+    ]  # fmt: skip
 
 
 _HEADLINES = frozenset(

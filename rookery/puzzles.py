@@ -18,16 +18,8 @@ from rookery.errors import InvalidInput
 from rookery.fen import read_fen
 
 COLUMNS = (
-    "PuzzleId",
-    "FEN",
-    "Moves",
-    "Rating",
-    "RatingDeviation",
-    "Popularity",
-    "NbPlays",
-    "Themes",
-    "GameUrl",
-)
+    "PuzzleId", "FEN", "Moves", "Rating", "RatingDeviation", "Popularity", "NbPlays", "Themes", "GameUrl"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +50,12 @@ class Puzzle:
     fen: str
     opponent_move: str
     solution: tuple[str, ...]
-    rating: int
-    deviation: int
-    popularity: int
-    plays: int
-    themes: tuple[str, ...]
-    url: str
+    rating: int = 0
+    deviation: int = 0
+    popularity: int = 0
+    plays: int = 0
+    themes: tuple[str, ...] = ()
+    url: str = ""
     start: str = ""
 
     def turns(self) -> Iterator[PuzzleTurn]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import chess
-import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from arena.asking import Asker, reads_prose
@@ -291,7 +290,7 @@ class ChessQA:
                      for part in dict.fromkeys(getattr(q, key) for q in self.questions)]  # fmt: skip
             rows = [
                 (Metric(f"{key}/{part}", part.replace("_", " "), f"{sum(mask):,} questions"),
-                 {name: ratio.within(np.asarray(mask)) for name, ratio in right.items()})
+                 {name: ratio.within(mask) for name, ratio in right.items()})
                 for part, mask in parts
             ]  # fmt: skip
             tables.append(Table(key, title, compared(rows, players=names, seed=self.seed)))

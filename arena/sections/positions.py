@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import chess
-import numpy as np
 
 from arena.answers import Answers
 from arena.asking import Asker, BestMover, Variant, style_of
@@ -32,7 +31,7 @@ from arena.pieces import BEST, RANDOM, piece_table
 from arena.players.dialogue import ToolsPlayer
 from arena.players.player import Player
 from arena.stats import Ratio
-from arena.tables import METRICS, Metric, Section, Table, compared
+from arena.tables import METRICS, Measured, Section, Table, by_part, compared
 from rookery.answers import empty_reasoning
 from rookery.formats import FORMATS
 from rookery.prompt import LINES, STATE_TASK, mirrored_move, render
@@ -46,9 +45,6 @@ reason in the box."""
 
 AnswersByVariant = Mapping[str, Sequence[Answers]]
 """The answers of one player by variant."""
-
-Measured = list[tuple[Metric, Mapping[str, Ratio]]]
-"""The rows of a table, with a ratio for each player."""
 
 _METRICS = METRICS["positions"]
 _ILLEGAL_SHARE = 0.1
@@ -118,7 +114,7 @@ class PositionQuestions:
             return Table(name, title, compared(rows, players=players, seed=self.seed))
 
         move_answers = {name: variants[MOVE] for name, variants in answers.items()}
-        rows: Measured = [
+        rows = [
             (metric, _ratios(measure, move_answers)) for metric, measure in move_metrics(self.samples).items()
         ]
         player_answers = {name: move_answers[name] for name in players}
@@ -134,7 +130,7 @@ class PositionQuestions:
         )
         tables = [
             table("metrics", "All positions", rows),
-            table("parts", "Parts of the positions", self._parts(move_answers, player_answers)),
+            table("parts", "Parts of the positions", _by_part(move_answers, player_answers)),
             piece_table(player_answers, move_answers[BEST], seed=self.seed),
             *(
                 table(
@@ -158,24 +154,16 @@ class PositionQuestions:
             {"outcomes": outcomes},
         )
 
-    def _parts(
-        self, move_answers: Mapping[str, Sequence[Answers]], player_answers: Mapping[str, Sequence[Answers]]
-    ) -> Measured:
-        answers = next(iter(move_answers.values()))
-        measured = {
-            _METRICS["legal_rate"]: _ratios(mean(legal, sampled), move_answers),
-            _METRICS["regret_legal"]: _ratios(mean(regret, sampled, where=legal), move_answers),
-            BOTH_LEGAL: both_legal(player_answers),
-        }
-        return [
-            (
-                replace(metric, name=f"{part}/{metric.name}", title=f"{part.capitalize()}: {metric.title}",
-                        explanation=f"{sum(mask):,} positions"),
-                {name: ratio.within(np.asarray(mask)) for name, ratio in by_name.items()},
-            )
-            for part, mask in parts_of(answers).items()
-            for metric, by_name in measured.items()
-        ]  # fmt: skip
+
+def _by_part(
+    move_answers: Mapping[str, Sequence[Answers]], player_answers: Mapping[str, Sequence[Answers]]
+) -> Measured:
+    measured = [
+        (_METRICS["legal_rate"], _ratios(mean(legal, sampled), move_answers)),
+        (_METRICS["regret_legal"], _ratios(mean(regret, sampled, where=legal), move_answers)),
+        (BOTH_LEGAL, both_legal(player_answers)),
+    ]
+    return by_part(measured, parts_of(next(iter(move_answers.values()))), what="positions")
 
 
 _NOTE = (

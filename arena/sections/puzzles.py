@@ -10,18 +10,17 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import chess
-import numpy as np
 
 from arena.asking import Asker
 from arena.players.player import Player
 from arena.stats import Estimate, Ratio
 from arena.strength.pentanomial import ELO, expected_score
-from arena.tables import METRICS, Cell, Metric, MetricRow, Section, Table, compared
+from arena.tables import METRICS, Cell, MetricRow, Section, Table, by_part, compared
 from rookery.encoding import encoding_of
 from rookery.errors import InvalidInput
 from rookery.fen import FenReport
@@ -152,9 +151,8 @@ class Puzzles:
             name: Ratio.of([len([m for m in a.moves if m]) for a in side], [len(a.moves) for a in side])
             for name, side in attempts.items()
         }
-        metrics = compared(
-            [(_SOLVED, solved), (_FIRST, first), (_LEGAL, legal)], players=players, seed=self.seed
-        )
+        rows = [(_SOLVED, solved), (_FIRST, first), (_LEGAL, legal)]
+        metrics = compared(rows, players=players, seed=self.seed)
         if all(puzzle.rating for puzzle in self.chosen):
             ratings = [puzzle.rating for puzzle in self.chosen]
             rated = {
@@ -168,34 +166,14 @@ class Puzzles:
         tables = [
             Table("metrics", f"{len(self.chosen):,} puzzles", metrics),
             *(
-                Table(
-                    name, title, compared(_part_rows(masks, solved, first), players=players, seed=self.seed)
-                )
+                Table(name, title, compared(by_part(rows[:2], masks, what="puzzles"), players=players,
+                                            seed=self.seed))
                 for name, (title, masks) in parts.items()
                 if masks
             ),
-        ]
+        ]  # fmt: skip
         title = f"Puzzles: {self.name.partition('/')[2]}"
         return Section(self.name, title, _NOTE, tables, self.report.facts)
-
-
-def _part_rows(
-    masks: Mapping[str, Sequence[bool]], solved: Mapping[str, Ratio], first: Mapping[str, Ratio]
-) -> list[tuple[Metric, Mapping[str, Ratio]]]:
-    """The rows of a table with two rows for each part of the puzzles."""
-    return [
-        (
-            replace(
-                metric,
-                name=f"{part}/{metric.name}",
-                title=f"{part}: {metric.title.lower()}",
-                explanation=f"{sum(mask):,} puzzles",
-            ),
-            {player: ratio.within(np.asarray(mask)) for player, ratio in by_name.items()},
-        )
-        for part, mask in masks.items()
-        for metric, by_name in ((_SOLVED, solved), (_FIRST, first))
-    ]
 
 
 async def _attempt(player: Player, puzzle: Puzzle, *, seed: int) -> dict[str, Any]:
@@ -271,17 +249,4 @@ def _pgn(path: Path, report: FenReport) -> Iterator[tuple[str, Puzzle]]:
             report.skip(place, f"no_last_move: {len(moves)} moves do not end with the solver's")
         else:
             fen = game.board.root().fen()
-            puzzle = Puzzle(
-                f"{path.stem}:{number}",
-                fen,
-                "",
-                solution=moves,
-                rating=0,
-                deviation=0,
-                popularity=0,
-                plays=0,
-                themes=(),
-                url="",
-                start=fen,
-            )
-            yield place, puzzle
+            yield place, Puzzle(f"{path.stem}:{number}", fen, "", solution=moves, start=fen)
