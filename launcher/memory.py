@@ -11,7 +11,8 @@ from typing import Any
 
 from rookery.config.trainer import TrainerSettings
 from rookery.errors import SetupError
-from rookery.hub import CONFIG_FILE, read_object, text_folder
+from rookery.files import read_object
+from rookery.hub import CONFIG_FILE, text_folder
 from rookery.model_defaults import parameter_count
 
 GIB = 1 << 30

@@ -19,6 +19,7 @@ from rookery import devices, hub
 from rookery.engines.player import engine_player
 from rookery.episodes import MOVE, TOOLS, environment, opponents_of, parse_mix, with_calls
 from rookery.errors import InvalidInput, SetupError, Unavailable
+from rookery.files import read_object
 from rookery.masking import mask_setting
 from rookery.model_defaults import model_defaults
 from rookery.openings import books_of
@@ -566,7 +567,7 @@ def _sharing(gpu: str, settings: UpSettings, trainer: "TrainerSettings") -> GpuS
     )
     needs = None
     with suppress(SetupError):  # a model that is not here, or of another family
-        needs = needs_of(hub.read_object(hub.text_folder(settings.model) / hub.CONFIG_FILE))
+        needs = needs_of(read_object(hub.text_folder(settings.model) / hub.CONFIG_FILE))
     if gib is None or needs is None:
         return GpuShares(_HALF, MOST_TOKENS)
     others = 0.0

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from launcher.settings import SETTINGS_FILE, UpSettings
 from rookery import __version__
-from rookery.errors import QUOTED_CHARS, SetupError, validation_message
+from rookery.errors import SetupError, validation_message
+from rookery.files import object_or_empty, read_object
 from rookery.masking import mask_setting, mask_values
 from rookery.mlflow_run import git_commit
 from rookery.model_defaults import model_defaults
@@ -99,15 +100,7 @@ def stored_settings(run_dir: Path) -> dict[str, Any]:
     """The settings that a run was started with last; empty if there are none. Raises `SetupError` if the file
     cannot be read."""
     path = run_dir / SETTINGS_FILE
-    if not path.exists():
-        return {}
-    try:
-        stored: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise SetupError(f"{path}: {error}") from error
-    if not isinstance(stored, dict):
-        raise SetupError(f"{path}: {stored!r:.{QUOTED_CHARS}} instead of settings by name")
-    return stored
+    return read_object(path) if path.exists() else {}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -144,14 +137,14 @@ def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
 
 def recorded_name(run_dir: Path) -> str:
     """The name under which Redis knows the run of a folder since its first start; empty for a new run."""
-    name = _read_object(run_dir / ENDPOINTS_FILE).get("run")
+    name = object_or_empty(run_dir / ENDPOINTS_FILE).get("run")
     return name if isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) else ""
 
 
 def record_start(run_dir: Path) -> None:
     """Adds a start to the run's manifest: when, by which command, of which commit and version of Rookery. The
     first one gives the run its id, which it keeps where its folder is renamed or copied."""
-    manifest = _read_object(run_dir / MANIFEST_FILE)
+    manifest = object_or_empty(run_dir / MANIFEST_FILE)
     words = [mask_values(mask_setting(word)) for word in sys.argv[1:]]
     start = {
         "time": time.time(),
@@ -165,15 +158,6 @@ def record_start(run_dir: Path) -> None:
     id = manifest.get("id")
     id = id if isinstance(id, str) and id else secrets.token_hex(8)
     write_json(run_dir / MANIFEST_FILE, {"id": id, "starts": [*starts, start]})
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if there is none, or it is damaged."""
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def latest_endpoints(runs_dir: Path) -> Path | None:

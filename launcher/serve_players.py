@@ -29,8 +29,8 @@ from rookery.clients import InferenceClient
 from rookery.config.inference import ServerSettings
 from rookery.devices import CPU, Device, place
 from rookery.errors import QUOTED_CHARS, SetupError
-from rookery.files import expanded
-from rookery.hub import DIGEST, model_folder, read_object, text_digest, weights_digest
+from rookery.files import expanded, read_object
+from rookery.hub import DIGEST, model_folder, text_digest, weights_digest
 from rookery.model_defaults import model_defaults
 from rookery.processes.child import ServiceCommand
 from rookery.processes.ports import Ports

@@ -1,6 +1,5 @@
 """`rookery status`: shows the state of a run, once or repeatedly."""
 
-import json
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,7 +18,8 @@ from launcher.runs import ENDPOINTS_FILE, latest_endpoints, stored_settings
 from launcher.services import SERVICES
 from launcher.settings import DemoSettings, UpSettings
 from rookery.access import AccessSettings
-from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.errors import SetupError
+from rookery.files import read_object
 from rookery.folder_lock import is_locked
 from rookery.masking import mask_setting
 from rookery.plots.steps import METRICS_FILE, read_strength
@@ -60,10 +60,10 @@ class RunPlace(AccessSettings, env_prefix="STATUS_"):
             missing = f"{str(path)!r} does not exist" if path else f"no run in {str(self.runs_dir)!r}"
             raise SetupError(f"{missing}: name a run that `rookery up` has started, or give --redis-url")
         try:
-            endpoints = json.loads(path.read_text())
+            endpoints = read_object(path)
             place = {name: endpoints[name] for name in ("run", "redis_url", "probes")}
-        except (KeyError, TypeError, ValueError) as error:
-            raise SetupError(f"{str(path)!r} is damaged: {error!r:.{QUOTED_CHARS}}") from error
+        except KeyError as error:
+            raise SetupError(f"{path} lacks {error}") from error
         return {**place, "run_dir": path.parent}
 
 

@@ -1,9 +1,13 @@
-"""Files that others read while they are written, or that must survive a power cut; paths below the home."""
+"""Files that others read while they are written, or that must survive a power cut; JSON objects; paths
+below the home."""
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from rookery.errors import QUOTED_CHARS, SetupError
 
 P = TypeVar("P", str, Path)
 
@@ -33,3 +37,22 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises `SetupError` if there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise SetupError(f"{path}: {error}") from error
+    if not isinstance(value, dict):
+        raise SetupError(f"{path}: {value!r:.{QUOTED_CHARS}} is not a JSON object")
+    return value
+
+
+def object_or_empty(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if there is none, or it is damaged."""
+    try:
+        return read_object(path)
+    except SetupError:
+        return {}

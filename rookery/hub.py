@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rookery.errors import InvalidInput, SetupError
-from rookery.files import expanded
+from rookery.files import expanded, object_or_empty, read_object
 from rookery.remote import is_url, local_folder, shipped
 
 CONFIG_FILE = "config.json"
@@ -76,18 +76,7 @@ def _snapshot(model: str) -> Path | None:
 
 def is_gpt2(folder: Path) -> bool:
     """Whether the config of a directory says that its model is a GPT-2. False if there is no valid config."""
-    try:
-        return bool(json.loads((folder / CONFIG_FILE).read_text()).get("model_type") == "gpt2")
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises `SetupError` if there is none."""
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError) as error:
-        raise SetupError(f"{path}: {error}") from error
+    return bool(object_or_empty(folder / CONFIG_FILE).get("model_type") == "gpt2")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -98,10 +87,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     `SetupError` if the manifest is damaged.
     """
     path = folder / MANIFEST_FILE
-    try:
-        return dict(json.loads(path.read_text())) if path.is_file() else {}
-    except (OSError, ValueError, TypeError) as error:
-        raise SetupError(f"{path}: {error!r}") from error
+    return read_object(path) if path.is_file() else {}
 
 
 def prompt_style(folder: Path) -> str | None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rookery.errors import SetupError
-from rookery.hub import CONFIG_FILE, chat_template, read_manifest, read_object, text_folder
+from rookery.files import read_object
+from rookery.hub import CONFIG_FILE, chat_template, read_manifest, text_folder
 from rookery.prompt import LINES, STYLES
 
 CHAT_STYLE = "fen-legal-san"

@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from pydantic_settings import CliPositionalArg
 
 from rookery import __version__
 from rookery.errors import InvalidInput, SetupError
-from rookery.files import sync
+from rookery.files import read_object, sync
 from rookery.hub import (
     CONFIG_FILE,
     DIGEST,
@@ -124,12 +123,9 @@ def _base(chosen: str, *, name: str, digest: str, version: Path) -> Path:
 def _style(run: Path) -> str | None:
     """The prompt style that `rookery up` keeps beside a run, or of the model that `sft` or `dpo` wrote."""
     path = run / "settings.json"
-    try:
-        settings: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-        style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
-        return style or prompt_style(run / "model")
-    except (ValueError, AttributeError) as error:
-        raise SetupError(f"{path}: {error}") from error
+    settings = read_object(path) if path.is_file() else {}
+    style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
+    return style or prompt_style(run / "model")
 
 
 def _merged(base: Path, version: Path, *, dtype: str) -> Any:

@@ -1,6 +1,5 @@
 """`rookery push`: one version of a run as a model on the Hugging Face Hub, with a model card."""
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from rookery.errors import PeerFault, SetupError, cause_message
+from rookery.files import read_object
 from rookery.hub import MANIFEST_FILE, is_hub_fault
 from rookery.remote import PathOrUrl
 from rookery.settings import Settings
@@ -52,7 +52,7 @@ def run(settings: PushSettings) -> None:
     with TemporaryDirectory(prefix="rookery-push-") as temporary:
         folder = Path(temporary) / "model"
         merge.run(merge.MergeSettings(run=settings.run, out=folder, base=settings.base))
-        manifest = json.loads((folder / MANIFEST_FILE).read_text())
+        manifest = read_object(folder / MANIFEST_FILE)
         card = model_card(settings.repo, manifest, report)
         if settings.dry_run:
             os.write(1, card.encode())
@@ -83,9 +83,9 @@ def _report(settings: PushSettings) -> Mapping[str, Any]:
     if settings.report is None and not path.is_file():
         return {}
     try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise SetupError(f"{path}: {error} (--report)") from error
+        return read_object(path)
+    except SetupError as error:
+        raise SetupError(f"{error} (--report)") from error
 
 
 def model_card(repo: str, manifest: Mapping[str, Any], report: Mapping[str, Any]) -> str:

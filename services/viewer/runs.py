@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import NotFound, RookeryError
+from rookery.files import object_or_empty
 from rookery.folder_lock import is_locked
 from rookery.plots.panels import OVERVIEW, PANELS, STRENGTH, Panel, choose, label_of
 from rookery.plots.steps import METRICS_FILE, Step, keys_of, read_metrics, series, strength_steps
@@ -129,7 +130,7 @@ class RunFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty if there is none, or half of one."""
-        return _json_object(self.path / name)
+        return object_or_empty(self.path / name)
 
     @property
     def streams_name(self) -> str:
@@ -251,7 +252,7 @@ class RunFolder:
         """The same for the versions that --from-version discarded, as far as they are still on disk."""
         abandoned = self._abandoned()
         folder = self.path / "adapters"
-        states = (_json_object(folder / policy_name(version) / "state.json") for version in abandoned)
+        states = (object_or_empty(folder / policy_name(version) / "state.json") for version in abandoned)
         versions = self._versions_by_group(states, abandoned)
         return {id: version for id, version in versions.items() if version in abandoned}
 
@@ -274,7 +275,7 @@ class RunFolder:
     def _abandoned(self) -> range:
         """The versions that the last --from-version discarded: up to its copy, which no step made."""
         newest = self.newest_commit()
-        state = _json_object(newest) if newest else {}
+        state = object_or_empty(newest) if newest else {}
         target = state.get("went_back_to")
         if target is None:
             return range(0)
@@ -287,14 +288,14 @@ class RunFolder:
     def dropped(self) -> dict[str, int]:
         """Groups that the trainer dropped, by reason, at the newest commit."""
         newest = self.newest_commit()
-        counts = _json_object(newest).get("dropped", {}) if newest else {}
+        counts = object_or_empty(newest).get("dropped", {}) if newest else {}
         return {reason: int(count) for reason, count in counts.items() if count}
 
     def _states(self) -> Iterator[dict[str, Any]]:
         files = sorted(self.path.glob("adapters/policy-v*/state.json"))
         for file in files:
             if file == files[-1] or int(file.parent.name.removeprefix("policy-v")) % _MILESTONE == 0:
-                yield _json_object(file)
+                yield object_or_empty(file)
 
 
 class Runs:
@@ -371,14 +372,6 @@ def _is_run(path: Path) -> bool:
 def _mean(steps: Sequence[Step], key: str) -> float | None:
     values = [step[key] for step in steps if key in step]
     return sum(values) / len(values) if values else None
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except _UNREADABLE:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _toml_table(path: Path, name: str) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from rookery import devices
 from rookery.canary import RANKS
 from rookery.config.inference import SAMPLING_DEFAULTS, ServerSettings, vllm_flag
 from rookery.errors import QUOTED_CHARS, SetupError
+from rookery.files import object_or_empty
 from rookery.flags import meant
 from rookery.hub import (
     BOS,
@@ -235,11 +236,8 @@ def _sampling(settings: ServerSettings, folder: Path | None) -> dict[str, float]
     """
     if settings.sampling != "model":
         return SAMPLING_DEFAULTS[settings.sampling]
-    try:
-        own = json.loads(((folder or Path()) / "generation_config.json").read_text())
-        values = {name: own[name] for name in ("temperature", "top_p", "top_k", "min_p") if name in own}
-    except (OSError, ValueError, TypeError):
-        return {}
+    own = object_or_empty(folder / "generation_config.json") if folder else {}
+    values = {name: own.get(name) for name in ("temperature", "top_p", "top_k", "min_p")}
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
