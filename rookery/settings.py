@@ -464,16 +464,9 @@ class ReportSettings(Settings, help_group="trackers"):
 
 
 SHARED = (
-    "report_to",
-    "redis_url",
-    "run",
-    "token_file",
-    "guard_metrics",
-    "tls_cert",
-    "tls_key",
-    "tls_ca",
+    "report_to", "redis_url", "run", "token_file", "guard_metrics", "tls_cert", "tls_key", "tls_ca",
     "allowed_models",
-)
+)  # fmt: skip
 """The settings that a variable of all members of a run sets too: see `shared_variable`."""
 
 

@@ -28,20 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 GPU_LOCK = ROOT / "requirements" / "gpu.txt"
 
 EXTRAS = {
-    "data",
-    "native",
-    "s3",
-    "reward",
-    "rollouts",
-    "inference-cpu",
-    "trainer",
-    "mlflow",
-    "arena",
-    "viewer",
-    "local",
-    "ray",
-    "dev",
-}
+    "data", "native", "s3", "reward", "rollouts", "inference-cpu", "trainer", "mlflow", "arena", "viewer",
+    "local", "ray", "dev",
+}  # fmt: skip
 
 GPU_EXTRAS = EXTRAS - {"inference-cpu"} | {"inference", "bits8"}
 

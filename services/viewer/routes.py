@@ -35,18 +35,9 @@ MAX_PAGE = 10**6
 READERS = 2
 
 _SETTINGS = (
-    "model",
-    "preset",
-    "source",
-    "task",
-    "style",
-    "group_size",
-    "batch_groups",
-    "staleness",
-    "max_tokens",
-    "nodes",
-    "seed",
-)
+    "model", "preset", "source", "task", "style", "group_size", "batch_groups", "staleness", "max_tokens",
+    "nodes", "seed",
+)  # fmt: skip
 
 _TRAINER_SETTINGS = ("objective", "baseline", "lr", "kl", "kl_coefficient", "lora_rank")
 
