@@ -12,10 +12,11 @@ from pathlib import Path
 
 import torch
 from fastapi import FastAPI
-from pydantic import BaseModel, Field
+from pydantic import Field
 from transformers.utils.logging import disable_progress_bar
 
 from rookery import __version__, metrics
+from rookery.clients.reward_model import ModelRewards, RewardModelInfo
 from rookery.config.finetune import RewardServerSettings
 from rookery.errors import QUOTED_CHARS, InvalidInput, RookeryError, Unavailable
 from rookery.middleware import StrictBody
@@ -185,20 +186,6 @@ class RewardsRequest(StrictBody):
     items: list[ItemBody] = Field(min_length=1, max_length=1024)
 
 
-class RewardsResponse(BaseModel):
-    """Rewards in the order of the items; `sha256` is the identity of the model that gave them."""
-
-    rewards: list[float]
-    sha256: str
-
-
-class ModelBody(BaseModel):
-    """The identity of the model, and the prompt style it was trained on, empty if unknown."""
-
-    sha256: str
-    style: str
-
-
 _PROBLEMS = BODY_PROBLEMS | {
     422: {"description": "An item is invalid; the message quotes it"},
     503: {"description": "Too many answers are waiting: retry after `Retry-After` seconds"},
@@ -215,15 +202,15 @@ def create_app(queue: BatchQueue) -> FastAPI:
     add_probes(app)
 
     @app.get("/v1/model", tags=["reward model"])
-    async def model() -> ModelBody:
+    async def model() -> RewardModelInfo:
         """Returns the identity of the model."""
-        return ModelBody(sha256=card.sha256, style=card.style)
+        return RewardModelInfo(sha256=card.sha256, style=card.style)
 
     @app.post("/v1/rewards", responses=_PROBLEMS, tags=["reward model"])
-    async def rewards(body: RewardsRequest) -> RewardsResponse:
+    async def rewards(body: RewardsRequest) -> ModelRewards:
         """Scores answers."""
         texts = [queue.scorer.encode(item.chat(place)) for place, item in enumerate(body.items)]
-        return RewardsResponse(rewards=await queue.rewards(texts), sha256=card.sha256)
+        return ModelRewards(rewards=tuple(await queue.rewards(texts)), sha256=card.sha256)
 
     return app
 
