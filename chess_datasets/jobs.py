@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from rich.progress import (
     BarColumn,
@@ -26,6 +26,7 @@ from rookery.engines import EnginePool, find_engine
 from rookery.errors import SetupError
 from rookery.processes.workers import kept
 from rookery.terminal import SafeConsole
+from rookery.uci import Analysis, Query
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,6 +81,13 @@ async def as_completed(
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)  # otherwise asyncio would log their errors
+
+
+class Searcher(Protocol):
+    """Anything that searches: a `rookery.engines.EnginePool`, one of its queues, or a double in a test."""
+
+    async def search(self, query: Query) -> Analysis:
+        """The engine's answer to `query`."""
 
 
 _DEADLINE_S = 120.0

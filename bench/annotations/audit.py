@@ -17,7 +17,8 @@ from typing import Any
 
 from bench.annotations.mutations import mutations
 from chess_datasets.annotate.compose import Manner
-from chess_datasets.annotate.study import Effort, Engines, study
+from chess_datasets.annotate.study import Effort, study
+from chess_datasets.jobs import Searcher
 from commentary import Study, read
 from commentary.writing.text import draft
 
@@ -70,7 +71,7 @@ class Audit:
     """An audit that writes to `folder`. With `plants`, falsehoods are planted in every tenth text."""
 
     folder: Path
-    engines: Engines
+    engines: Searcher
     manner: Manner = field(default_factory=Manner)
     effort: Effort = field(default_factory=Effort)
     plants: bool = True

@@ -10,15 +10,13 @@ from itertools import chain
 from typing import Any
 
 from chess_datasets.annotate.compose import Annotation, Manner, compose
-from chess_datasets.annotate.study import Effort, Engines, study
-from chess_datasets.jobs import WorkerEngine
-from chess_datasets.positions.numbered import Shard
+from chess_datasets.annotate.study import Effort, study
+from chess_datasets.jobs import Searcher
 from chess_datasets.store.datasets import Parts, write_manifest
 from chess_datasets.store.folders import Folder, OutputFile
 from chess_datasets.store.jsonl import jsonl_writer
 from chess_datasets.store.parquet import Kind, record_writer
 from commentary import Study
-from rookery.engines import EnginePool
 from rookery.errors import Unavailable
 from rookery.prompt import mirrored_move, render
 from rookery.trace import Position
@@ -40,7 +38,7 @@ class AnnotationRecipe:
     manner: Manner = field(default_factory=Manner)
     effort: Effort = field(default_factory=Effort)
 
-    async def annotate(self, position: Position, engines: Engines) -> Annotation | None:
+    async def annotate(self, position: Position, engines: Searcher) -> Annotation | None:
         """The annotation of one position; None when no text about it passes the check. Raises `InvalidInput`
         if the position is broken or its game over, or there is no such style; `Unavailable` if no engine
         answers."""
@@ -51,7 +49,7 @@ class AnnotationRecipe:
         studied = await self._study(prompt.fen, engines, last=last)
         return compose(studied, prompt, self.manner, id_=position.id)
 
-    async def _study(self, fen: str, engines: Engines, *, last: str | None) -> Study:
+    async def _study(self, fen: str, engines: Searcher, *, last: str | None) -> Study:
         """The engine's answers about the board that the prompt shows; a busy engine is asked again."""
         for attempt in range(_PATIENCE):
             try:
@@ -59,18 +57,6 @@ class AnnotationRecipe:
             except Unavailable as error:
                 await asyncio.sleep(error.retry_after_s or _BACKOFF_S * 2**attempt)
         return await study(fen, engines, self.effort, last=last)
-
-
-def annotate_shard(
-    recipe: AnnotationRecipe, engine: WorkerEngine, shard: Shard
-) -> list[tuple[int, Annotation | None]]:
-    """The annotation of each position, None where no text passes the check; with this process's engine.
-    Raises `Unavailable` if the engine is away."""
-
-    async def work(engines: EnginePool) -> list[tuple[int, Annotation | None]]:
-        return [(number, await recipe.annotate(position, engines)) for number, position in shard]
-
-    return engine.run(work)
 
 
 def write_annotations(parts: Parts[Annotation], folder: Folder, *, terms: dict[str, Any]) -> dict[str, Any]:

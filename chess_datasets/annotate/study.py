@@ -9,29 +9,23 @@ engine thinks: captures, checks, attacks, castling. Nothing here writes or judge
 import asyncio
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import chess
 
+from chess_datasets.jobs import Searcher
 from commentary import Score, Study, StudyLine
 from commentary.concepts.pieces import at_home
 from commentary.exchange import gain, is_absurd, passed_turn, worth
 from commentary.study import sound_board
 from rookery import uci
 from rookery.errors import EngineFault, InvalidInput
-from rookery.uci import Analysis, Query
+from rookery.uci import Query
 
 _LURE_OF_CHECK = 1.5
 _LURE_OF_CASTLING = 1.2
 _LURE_OF_DEVELOPMENT = 1.0
 _LEAST_LURE = 0.9
-
-
-class Engines(Protocol):
-    """Anything that searches: a `rookery.engines.EnginePool`, one of its queues, or a double in a test."""
-
-    async def search(self, query: Query) -> Analysis:
-        """The engine's answer to `query`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,7 @@ class Effort:
         return cls(nodes, lines, screen_nodes=max(1, nodes // 10), side_nodes=max(1, nodes // 2))
 
 
-async def study(fen: str, engines: Engines, effort: Effort, *, last: str | None = None) -> Study:
+async def study(fen: str, engines: Searcher, effort: Effort, *, last: str | None = None) -> Study:
     """Asks `engines` about a position; `last` is the move that led to it, if it is known. Raises
     `InvalidInput` if the FEN is broken, or the game is over there; `EngineFault` if the engine died or
     answered what cannot be played."""
@@ -92,7 +86,7 @@ def decidable(fen: str) -> chess.Board:
     return board
 
 
-async def _threat(passed: chess.Board | None, engines: Engines, effort: Effort) -> StudyLine | None:
+async def _threat(passed: chess.Board | None, engines: Searcher, effort: Effort) -> StudyLine | None:
     if passed is None or not any(passed.generate_legal_moves()):
         return None
     analysis = await engines.search(Query(passed.fen(), effort.screen_nodes))

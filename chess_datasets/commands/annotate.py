@@ -2,14 +2,8 @@
 
 import sys
 from dataclasses import asdict
-from functools import partial
 
-from chess_datasets.annotate.annotating import (
-    ANNOTATIONS,
-    AnnotationRecipe,
-    annotate_shard,
-    write_annotations,
-)
+from chess_datasets.annotate.annotating import ANNOTATIONS, AnnotationRecipe, write_annotations
 from chess_datasets.annotate.compose import Manner
 from chess_datasets.annotate.study import Effort
 from chess_datasets.commands.engines import made_parts
@@ -20,8 +14,8 @@ def annotate(settings: AnnotateSettings) -> int:
     """Runs the command and returns the exit status."""
     manner = settings.recipe(Manner)
     recipe = AnnotationRecipe(settings.style, manner, Effort.of(settings.nodes, lines=settings.lines))
-    work = partial(annotate_shard, recipe)
-    with made_parts(settings, ANNOTATIONS, work, stage="annotate", terms=asdict(recipe)) as (parts, terms):
+    made = made_parts(settings, ANNOTATIONS, recipe.annotate, stage="annotate", terms=asdict(recipe))
+    with made as (parts, terms):
         manifest = write_annotations(parts, parts.folder, terms=terms)
     count = manifest["annotations"]
     sys.stderr.write(f"{count} annotations, {manifest['claims']} claims, all true; {manifest['by_voice']}\n")

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from chess_datasets.commands.positions import chosen_positions, report_exams
 from chess_datasets.commands.settings.shared import EngineWorkSettings, RewardAddressSettings
 from chess_datasets.jobs import Progress, WorkerEngine, engine_name
-from chess_datasets.positions.numbered import SHARD_SIZE, PositionRecord, Shard, make_parts
+from chess_datasets.positions.numbered import SHARD_SIZE, Make, PositionRecord, make_parts, make_shard
 from chess_datasets.store.datasets import Parts
 from chess_datasets.store.folders import open_folder
 from chess_datasets.store.parquet import Kind
@@ -52,14 +52,14 @@ def _workers_of(settings: EngineWorkSettings) -> Workers:
 def made_parts(
     settings: EngineWorkSettings,
     kind: Kind[R],
-    work: Callable[[WorkerEngine | None, Shard], list[tuple[int, R | None]]],
+    make: Make[R],
     *,
     stage: str,
     terms: dict[str, Any],
     has_engine: bool = True,
 ) -> Iterator[tuple[Parts[R], dict[str, Any]]]:
-    """Makes the parts of a data set, and yields them with all terms. They are deleted after the block. `work`
-    makes the records of a shard in a worker, with the worker's engine if it has one."""
+    """Makes the parts of a data set, and yields them with all terms. They are deleted after the block. `make`
+    makes a record in a worker, with the worker's engine if it has one."""
     folder = open_folder(settings.out)
     with chosen_positions(settings) as (positions, origin), _workers_of(settings) as workers:
         terms = {"positions": origin, "count": settings.count, **terms}
@@ -68,7 +68,7 @@ def made_parts(
             engine = WorkerEngine(settings.engine, next(workers.map(engine_name, [settings.engine])))
             terms["engine"] = engine.name
         parts = Parts(folder, kind, terms=terms)
-        shards = partial(workers.map, partial(work, engine))
+        shards = partial(workers.map, partial(make_shard, make, engine))
         with Progress() as progress:
             progress.begin(stage, unit=kind.name, total=settings.count)
             in_exams = make_parts(positions, parts, shards, wanted=settings.count, advance=progress.advance)

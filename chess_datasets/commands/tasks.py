@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from dataclasses import asdict
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -13,7 +12,7 @@ from chess_datasets.commands.settings.positions import TasksSettings
 from chess_datasets.positions.exams import read_evaluation_files
 from chess_datasets.store.files import identify
 from chess_datasets.store.folders import open_folder
-from chess_datasets.tasks.dataset import TaskRecipe, needs_engine, task_shard, write_tasks
+from chess_datasets.tasks.dataset import TaskRecipe, needs_engine, write_tasks
 from chess_datasets.tasks.engine_moves import CandidateTargets
 from chess_datasets.tasks.example import ENGINE_MOVES, EXAMPLES, PUZZLE
 from chess_datasets.tasks.puzzles import (
@@ -47,7 +46,7 @@ def _from_positions(settings: TasksSettings) -> dict[str, Any]:
     with made_parts(
         settings,
         EXAMPLES,
-        partial(task_shard, recipe),
+        recipe.example,
         stage=settings.task,
         terms={"recipe": asdict(recipe)},
         has_engine=needs_engine(settings.task),

@@ -5,25 +5,27 @@ order, so a client can stop anywhere and resume with another of them. Each numbe
 generator, so nothing depends on what was drawn before.
 """
 
+import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, count, groupby, islice
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from chess_datasets.jobs import batched
+from chess_datasets.jobs import WorkerEngine, batched
 from chess_datasets.pgn.collection import GameCollection
 from chess_datasets.pgn.games import Game, phase_of
 from chess_datasets.pgn.sources import nothing_to_sample
 from chess_datasets.positions.distinct import MAX_REPEATED, PositionKeys, distinct_positions, position_key
 from chess_datasets.positions.recipe import Shares
 from chess_datasets.store.datasets import Parts
+from rookery.engines import EnginePool
 from rookery.errors import SetupError
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.trace import Phase, Position, Split
@@ -231,8 +233,20 @@ class PositionRecord(Protocol):
 
 R = TypeVar("R", bound=PositionRecord)
 Shard: TypeAlias = list[tuple[int, Position]]
+Make: TypeAlias = Callable[[Position, Any], Awaitable[R | None]]
+"""Makes the record of a position, or None, with a `Searcher` or without."""
 Work: TypeAlias = Callable[[Iterable[Shard]], Iterator[list[tuple[int, R | None]]]]
 """Makes the record of each position of each shard, in order; None where a position has none."""
+
+
+def make_shard(make: Make[R], engine: WorkerEngine | None, shard: Shard) -> list[tuple[int, R | None]]:
+    """The records of a shard, with this process's engine if there is to be one. Raises `Unavailable` if the
+    engine is away."""
+
+    async def work(engines: EnginePool | None) -> list[tuple[int, R | None]]:
+        return [(number, await make(position, engines)) for number, position in shard]
+
+    return engine.run(work) if engine else asyncio.run(work(None))
 
 
 def make_parts(

@@ -1,14 +1,12 @@
 """Makes the examples of one task, and writes them as `tasks.parquet` and `manifest.json`."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chess_datasets.jobs import WorkerEngine
-from chess_datasets.positions.numbered import Shard
+from chess_datasets.jobs import Searcher
 from chess_datasets.store.datasets import write_manifest
 from chess_datasets.store.folders import Folder
 from chess_datasets.store.jsonl import jsonl_writer
@@ -25,7 +23,7 @@ from chess_datasets.tasks.example import (
     next_fen,
     rookworld_example,
 )
-from chess_datasets.tasks.rookworld import MIX, RookworldMix, Searcher, labelled_line
+from chess_datasets.tasks.rookworld import MIX, RookworldMix, labelled_line
 from rookery.errors import InvalidInput
 from rookery.prompt import Notation
 from rookery.trace import Position
@@ -55,46 +53,29 @@ class TaskRecipe:
     box: Notation = "uci"
     targets: CandidateTargets = TARGETS
 
+    async def example(self, position: Position, engines: Searcher | None) -> Example | None:
+        """The example of a position; None for one that kills engines. Raises `Unavailable` if the engines are
+        away; `InvalidInput` if the task needs other things than positions."""
+        nodes, seed, box = self.nodes, self.seed, self.box
+        if self.task == NEXT_FEN:
+            return next_fen(position, seed=seed, form=self.form)
+        if self.task == BOARD:
+            return board_question(position, seed=seed, form=self.form, notation=box)
+        if self.task == LEGAL_MOVES:
+            return legal_moves(position, form=self.form)
+        if self.task == ENGINE_MOVES and engines:
+            return await engine_moves(
+                position, engines, style=self.style, nodes=nodes, targets=self.targets, seed=seed, box=box
+            )
+        if self.task == ROOKWORLD and engines:
+            line = await labelled_line(position, engines, nodes=nodes, seed=seed, mix=self.mix)
+            return None if line is None else rookworld_example(position, line, layout=self.layout)
+        raise InvalidInput(f"no examples of {self.task!r} can be made from positions")
+
 
 def needs_engine(task: str) -> bool:
     """Whether an engine judges the moves of the task's examples."""
     return task in (ROOKWORLD, ENGINE_MOVES)
-
-
-def task_shard(
-    recipe: TaskRecipe, engine: WorkerEngine | None, shard: Shard
-) -> list[tuple[int, Example | None]]:
-    """The example of each position; None for one that kills engines. Raises `Unavailable` if the engine is
-    away."""
-
-    async def work(engines: Searcher | None) -> list[tuple[int, Example | None]]:
-        return [(number, await _example(position, recipe, engines)) for number, position in shard]
-
-    return engine.run(work) if engine else asyncio.run(work(None))
-
-
-async def _example(position: Position, recipe: TaskRecipe, engines: Searcher | None) -> Example | None:
-    nodes, seed = recipe.nodes, recipe.seed
-    if recipe.task == NEXT_FEN:
-        return next_fen(position, seed=seed, form=recipe.form)
-    if recipe.task == BOARD:
-        return board_question(position, seed=seed, form=recipe.form, notation=recipe.box)
-    if recipe.task == LEGAL_MOVES:
-        return legal_moves(position, form=recipe.form)
-    if recipe.task == ENGINE_MOVES and engines:
-        return await engine_moves(
-            position,
-            engines,
-            style=recipe.style,
-            nodes=nodes,
-            targets=recipe.targets,
-            seed=seed,
-            box=recipe.box,
-        )
-    if recipe.task == ROOKWORLD and engines:
-        line = await labelled_line(position, engines, nodes=nodes, seed=seed, mix=recipe.mix)
-        return None if line is None else rookworld_example(position, line, layout=recipe.layout)
-    raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
 
 
 def write_tasks(

@@ -42,8 +42,9 @@ from functools import partial
 
 import chess
 
+from chess_datasets.jobs import Searcher
 from chess_datasets.tasks.example import ENGINE_MOVES, Example
-from chess_datasets.tasks.rookworld import Searcher, engine_move
+from chess_datasets.tasks.rookworld import engine_move
 from commentary import Statement, move_statements, position_statements
 from rookery.alternatives import Alternatives
 from rookery.episodes import tool_turns

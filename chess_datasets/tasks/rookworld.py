@@ -14,10 +14,10 @@ policy are not labelled here: the reward service judges them.
 import logging
 import random
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import chess
 
+from chess_datasets.jobs import Searcher
 from rookery import rookworld, rookworld_env
 from rookery.errors import EngineFault, Quarantined
 from rookery.prompt import POLICY_TASK, STATE_TASK, mirrored_move, mover_board
@@ -26,13 +26,6 @@ from rookery.trace import Position
 from rookery.uci import Analysis, Query
 
 logger = logging.getLogger(__name__)
-
-
-class Searcher(Protocol):
-    """Anything that searches: a `rookery.engines.EnginePool` or one of its request queues."""
-
-    async def search(self, query: Query) -> Analysis:
-        """The engine's answer to `query`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ import pytest
 from chess_datasets.__main__ import main
 from chess_datasets.positions.distinct import MAX_REPEATED, PositionKeys, position_key
 from chess_datasets.positions.generator import PositionGenerator
-from chess_datasets.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts
+from chess_datasets.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts, make_shard
 from chess_datasets.positions.recipe import Shares
 from chess_datasets.store.datasets import Parts
 from chess_datasets.store.folders import open_folder
 from chess_datasets.store.parquet import read_records
-from chess_datasets.tasks.dataset import TaskRecipe, task_shard, write_tasks
+from chess_datasets.tasks.dataset import TaskRecipe, write_tasks
 from chess_datasets.tasks.example import EXAMPLES, Example
 from rookery.errors import InvalidInput
 from rookery.trace import Position
@@ -142,7 +142,7 @@ class Stop(Exception):
 
 def in_turn(recipe: TaskRecipe) -> Callable[[Iterable[Shard]], Iterator[list[tuple[int, Example | None]]]]:
     """The work of one worker, in this process."""
-    return partial(map, partial(task_shard, recipe, None))
+    return partial(map, partial(make_shard, recipe.example, None))
 
 
 def _make(out: Path, *, stop_after: int | None = None, draw: Draw = OPENINGS.position) -> list[int]:
