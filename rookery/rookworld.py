@@ -76,13 +76,7 @@ class PolicyLine:
     """A `P:` line."""
 
     fen: str
-    moves: tuple[str, ...]
-    evals: tuple[float, ...]
-    best: str
-
-    @property
-    def answer(self) -> PolicyAnswer:
-        return PolicyAnswer(self.moves, self.evals, self.best)
+    answer: PolicyAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +96,7 @@ class StateLine:
     fen: str
     move: str
     recent: tuple[str, ...]
-    next_fen: str
-    reward: float
-    terminated: bool
-    truncated: bool
-
-    @property
-    def answer(self) -> StateAnswer:
-        return StateAnswer(self.next_fen, self.reward, self.terminated, self.truncated)
+    answer: StateAnswer
 
 
 def policy_prompt(fen: str, *, layout: str = "published") -> str:
@@ -140,7 +127,7 @@ def parse_policy_line(text: str) -> PolicyLine:
     answer = read_policy_answer(mark + fields)
     if answer is None:
         raise InvalidInput(f"not a P: line: {text[:MAX_ANSWER_CHARS]!r}")
-    return PolicyLine(parse_policy_prompt(fen), answer.moves, answer.evals, answer.best)
+    return PolicyLine(parse_policy_prompt(fen), answer)
 
 
 def parse_policy_prompt(text: str) -> str:
@@ -185,19 +172,10 @@ def state_answer(answer: StateAnswer) -> str:
 def parse_state_line(text: str) -> StateLine:
     """Parses a line with or without `A:`. Raises `InvalidInput` if `text` is not an `A:` line."""
     parts = text.split("+")
-    state = read_state_answer("+".join(parts[3:]))
-    if state is None:
+    answer = read_state_answer("+".join(parts[3:]))
+    if answer is None:
         raise InvalidInput(f"not an A: line: {text[:MAX_ANSWER_CHARS]!r}")
-    fen, move, recent = parse_state_prompt("+".join(parts[:3]))
-    return StateLine(
-        fen,
-        move,
-        recent,
-        next_fen=state.next_fen,
-        reward=state.reward,
-        terminated=state.terminated,
-        truncated=state.truncated,
-    )
+    return StateLine(*parse_state_prompt("+".join(parts[:3])), answer)
 
 
 def parse_state_prompt(text: str) -> tuple[str, str, tuple[str, ...]]:

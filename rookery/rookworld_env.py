@@ -25,9 +25,8 @@ def step(fen: str, move: str, *, recent: Sequence[str] = ()) -> rookworld.StateL
     legal move is from the view of the side that played it. Raises `InvalidInput` if `fen` is not a FEN of a
     possible position, or `move` is not in UCI.
 
-    >>> line = step("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "a1a8")
-    >>> line.next_fen, line.reward, line.terminated, line.truncated
-    ('R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1', 1.0, True, False)
+    >>> step("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "a1a8").answer
+    StateAnswer(next_fen='R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1', reward=1.0, terminated=True, truncated=False)
     """
     if not rookworld.is_fen(fen):
         raise InvalidInput(f"not a FEN: {fen[: rookworld.MAX_ANSWER_CHARS]!r}")
@@ -38,15 +37,13 @@ def step(fen: str, move: str, *, recent: Sequence[str] = ()) -> rookworld.StateL
     is_legal = move[:2] != move[2:4] and board.is_legal(chess.Move.from_uci(move))
     if is_legal:
         board.push_uci(move)
-    return rookworld.StateLine(
-        fen,
-        move,
-        history,
+    answer = rookworld.StateAnswer(
         next_fen=board.fen() if is_legal else fen,
         reward=_reward(board) if is_legal else ILLEGAL_REWARD,
         terminated=board.is_game_over(),
         truncated=not is_legal,
     )
+    return rookworld.StateLine(fen, move, history, answer)
 
 
 def _reward(board: chess.Board) -> float:

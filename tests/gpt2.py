@@ -66,7 +66,7 @@ def rookworld_lines(count: int, *, seed: int = 0) -> list[str]:
             named = tuple(rng.sample(moves, min(5, len(moves))))
             evals = tuple(round(rng.uniform(-2, 2), 2) for _ in named)
             best = max(zip(evals, named, strict=True))[1]
-            lines.append(policy_line(PolicyLine(board.fen(), named, evals, best)))
+            lines.append(policy_line(PolicyLine(board.fen(), PolicyAnswer(named, evals, best))))
         board.push_uci(chosen)
     return lines
 

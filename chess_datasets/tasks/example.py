@@ -86,5 +86,5 @@ def next_fen(position: Position, *, seed: int = 0, form: str = "fen") -> Example
     moves = list(chess.Board(position.fen).legal_moves)
     move = moves[int(rng.random() * len(moves))].uci()
     messages = ask(position, task=NEXT_FEN, form=form, move=move).messages
-    answer = rookworld_env.step(position.fen, move).next_fen
+    answer = rookworld_env.step(position.fen, move).answer.next_fen
     return Example(position.id, NEXT_FEN, position.fen, prompt=messages, answer=answer, move=move)

@@ -78,9 +78,10 @@ class Lines:
         count = wrong = 0
         for text in self._texts[:most].to_pylist():
             with suppress(InvalidInput):
-                line = parse_policy_line(text)
+                answer = parse_policy_line(text).answer
+                evals = dict(zip(answer.moves, answer.evals, strict=True))
                 count += 1
-                wrong += max(line.evals) > dict(zip(line.moves, line.evals, strict=True)).get(line.best, -1e9)
+                wrong += max(answer.evals) > evals.get(answer.best, -1e9)
         if wrong:
             logger.warning(
                 "%r: the best move of %d of the first %d P: lines is not the one with the highest "
@@ -94,8 +95,9 @@ class Lines:
         text = self._texts[row].as_py()
         if text.lstrip().startswith("P:"):
             policy = parse_policy_line(text)
-            if not read_fen(policy.fen).is_legal(chess.Move.from_uci(policy.best)):
-                raise InvalidInput(f"the best move {policy.best!r} is not legal in {policy.fen!r}")
+            best = policy.answer.best
+            if not read_fen(policy.fen).is_legal(chess.Move.from_uci(best)):
+                raise InvalidInput(f"the best move {best!r} is not legal in {policy.fen!r}")
             return self._position(
                 row, policy.fen, (), task=POLICY_TASK, target=policy_answer(policy.answer, layout="compact")
             )

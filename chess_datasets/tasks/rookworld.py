@@ -21,7 +21,7 @@ from chess_datasets.jobs import Searcher
 from rookery import rookworld, rookworld_env
 from rookery.errors import EngineFault, Quarantined
 from rookery.prompt import POLICY_TASK, STATE_TASK, mirrored_move, mover_board
-from rookery.rookworld import PolicyLine, StateLine
+from rookery.rookworld import PolicyAnswer, PolicyLine, StateLine
 from rookery.trace import Position
 from rookery.uci import Analysis, Query
 
@@ -92,7 +92,8 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
     ]
     best = max(judged, key=lambda move: move[1])[0]
     shuffled = sorted(judged, key=lambda _: rng.random())
-    return PolicyLine(fen, tuple(m for m, _ in shuffled), tuple(pawns for _, pawns in shuffled), best)
+    answer = PolicyAnswer(tuple(m for m, _ in shuffled), tuple(pawns for _, pawns in shuffled), best)
+    return PolicyLine(fen, answer)
 
 
 def state_line(position: Position, rng: random.Random, *, mix: RookworldMix = MIX) -> StateLine:

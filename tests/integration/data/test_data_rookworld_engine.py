@@ -44,14 +44,16 @@ async def test_labels_are_sound_reproducible_and_blind_to_colour(stockfish_path:
     assert await labelled(stockfish_path, positions()[::-1]) == first[::-1]
     for line in first:
         legal = {move.uci() for move in chess.Board(line.fen).legal_moves}
-        assert set(line.moves) <= legal
-        assert len(set(line.moves)) == min(5, len(legal))
-        assert line.evals[line.moves.index(line.best)] == max(line.evals)
+        answer = line.answer
+        assert set(answer.moves) <= legal
+        assert len(set(answer.moves)) == min(5, len(legal))
+        assert answer.evals[answer.moves.index(answer.best)] == max(answer.evals)
     for line, mirror in zip(
         first, await labelled(stockfish_path, list(map(mirrored, positions()))), strict=True
     ):
-        assert mirror.best == flipped(line.best)
-        assert (tuple(map(flipped, line.moves)), line.evals) == (mirror.moves, mirror.evals)
+        answer = line.answer
+        assert mirror.answer.best == flipped(answer.best)
+        assert (tuple(map(flipped, answer.moves)), answer.evals) == (mirror.answer.moves, mirror.answer.evals)
 
 
 @pytest.mark.stockfish

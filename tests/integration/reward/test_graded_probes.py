@@ -79,9 +79,15 @@ PROBES: dict[str, tuple[Callable[[PolicyLine], str], float, float]] = {
         -0.3,
     ),
     "a constant": (lambda _: "M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.3 0.3 0.3 B: e2e4", 1.0, 0.3),
-    "one safe move": (lambda line: with_fields(line, [line.best], [max(line.evals)], line.best), 0.4, 0.4),
+    "one safe move": (
+        lambda line: with_fields(line, [line.answer.best], [max(line.answer.evals)], line.answer.best),
+        0.4,
+        0.4,
+    ),
     "one move five times": (
-        lambda line: with_fields(line, [line.best] * 5, [max(line.evals)] * 5, line.best),
+        lambda line: with_fields(
+            line, [line.answer.best] * 5, [max(line.answer.evals)] * 5, line.answer.best
+        ),
         0.4,
         0.4,
     ),
@@ -91,13 +97,16 @@ PROBES: dict[str, tuple[Callable[[PolicyLine], str], float, float]] = {
         0.5,
     ),
     "the right moves, all equal": (
-        lambda line: with_fields(line, list(line.moves), [0.0] * 5, line.best),
+        lambda line: with_fields(line, list(line.answer.moves), [0.0] * 5, line.answer.best),
         1.0,
         0.7,
     ),
     "the worst of five as best": (
         lambda line: with_fields(
-            line, list(line.moves), list(line.evals), line.moves[line.evals.index(min(line.evals))]
+            line,
+            list(line.answer.moves),
+            list(line.answer.evals),
+            line.answer.moves[line.answer.evals.index(min(line.answer.evals))],
         ),
         1.0,
         0.8,

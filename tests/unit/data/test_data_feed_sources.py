@@ -19,6 +19,7 @@ from rookery.config.data import FeedSettings
 from rookery.errors import SetupError
 from rookery.prompt import render, target_of
 from rookery.rookworld import (
+    PolicyAnswer,
     PolicyLine,
     parse_state_line,
     policy_answer,
@@ -33,9 +34,10 @@ from tests.rookworld_lines import policy_line, state_line
 
 START = chess.STARTING_FEN
 P_LINES = [
-    policy_line(PolicyLine(START, ("e2e4", "d2d4"), (0.3, 0.2), "e2e4")),
+    policy_line(PolicyLine(START, PolicyAnswer(("e2e4", "d2d4"), (0.3, 0.2), "e2e4"))),
     policy_line(
-        PolicyLine("8/8/R7/7p/P2K2k1/7r/8/8 w - - 0 56", ("a6a8",), (1.5,), "a6a8"), layout="compact"
+        PolicyLine("8/8/R7/7p/P2K2k1/7r/8/8 w - - 0 56", PolicyAnswer(("a6a8",), (1.5,), "a6a8")),
+        layout="compact",
     ),
 ]
 A_LINES = [
@@ -196,7 +198,9 @@ def test_labels_that_contradict_their_evaluations_are_reported(
 ) -> None:
     """The published lines name the worst of the five moves if Black is to move."""
     place = tmp_path / "lines.txt"
-    place.write_text(policy_line(PolicyLine(START, ("e2e4", "d2d4"), (0.3, 0.2), "d2d4")) + "\n" + LINES[1])
+    place.write_text(
+        policy_line(PolicyLine(START, PolicyAnswer(("e2e4", "d2d4"), (0.3, 0.2), "d2d4"))) + "\n" + LINES[1]
+    )
     positions(1, task="rookworld", sources=str(place))
     assert "the best move of 1 of the first 2 P: lines is not the one with the highest" in caplog.text
 

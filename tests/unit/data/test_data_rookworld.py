@@ -44,7 +44,7 @@ def flipped(uci: str) -> str:
 
 
 def test_the_best_move_has_the_highest_evaluation() -> None:
-    line = policy_line(FEN, analysis(CP), random.Random(1))
+    line = policy_line(FEN, analysis(CP), random.Random(1)).answer
     assert dict(zip(line.moves, line.evals, strict=True)) == {uci: cp / 100 for uci, cp in CP.items()}
     assert line.best == "f1b5"
 
@@ -52,7 +52,7 @@ def test_the_best_move_has_the_highest_evaluation() -> None:
 def test_black_s_best_move_is_the_best_for_black() -> None:
     mirrored = chess.Board(FEN).mirror().fen()
     assert policy_query(mirrored, nodes=1000) == policy_query(FEN, nodes=1000)
-    line = policy_line(mirrored, analysis(CP), random.Random(1))
+    line = policy_line(mirrored, analysis(CP), random.Random(1)).answer
     assert line.best == flipped("f1b5")
     assert max(line.evals) == line.evals[line.moves.index(line.best)]
     assert set(line.moves) == {flipped(uci) for uci in CP}
@@ -93,13 +93,13 @@ def test_legal_lines_are_legal_and_carry_the_history() -> None:
     for line in drawn(RookworldMix(illegal=0.0), fens()):
         assert chess.Move.from_uci(line.move) in chess.Board(line.fen).legal_moves
         assert line.recent == ("e2e4", "e7e5", line.move)
-        assert not line.truncated
+        assert not line.answer.truncated
 
 
 def test_illegal_lines_leave_the_board_and_are_truncated() -> None:
     for line in drawn(RookworldMix(illegal=1.0), fens()):
         assert chess.Move.from_uci(line.move) not in chess.Board(line.fen).legal_moves
-        assert (line.next_fen, line.reward, line.truncated) == (line.fen, -1.0, True)
+        assert (line.answer.next_fen, line.answer.reward, line.answer.truncated) == (line.fen, -1.0, True)
 
 
 def test_moves_that_end_the_game_are_preferred_where_there_are_any() -> None:

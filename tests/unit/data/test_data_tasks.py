@@ -12,7 +12,7 @@ from chess_datasets.tasks.rookworld import RookworldMix, state_line
 from rookery import rookworld
 from rookery.errors import InvalidInput
 from rookery.formats import FORMATS
-from rookery.rookworld import PolicyLine
+from rookery.rookworld import PolicyAnswer, PolicyLine
 from rookery.trace import Position
 from tests import rookworld_lines
 from tests.builders import position
@@ -69,7 +69,7 @@ def test_an_unknown_format_is_named() -> None:
 
 @pytest.mark.parametrize("layout", rookworld.LAYOUTS)
 def test_a_policy_example_is_the_line_cut_where_the_model_goes_on(layout: str) -> None:
-    line = PolicyLine(FEN, ("e2e4", "e2e3"), (0.3, 0.1), "e2e4")
+    line = PolicyLine(FEN, PolicyAnswer(("e2e4", "e2e3"), (0.3, 0.1), "e2e4"))
     example = rookworld_example(POSITION, line, layout=layout)
     assert example.text == rookworld_lines.policy_line(line, layout=layout)
     assert example.answer.startswith("M: ")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rookery import rookworld_env
 from rookery.errors import InvalidInput
+from rookery.rookworld import StateAnswer
 
 QUIET = (0.001, False, False)
 WON = (1.0, True, False)
@@ -69,9 +70,9 @@ DRAWN = (0.5, True, False)
     ],
 )
 def test_legal_moves(fen: str, move: str, next_fen: str, result: tuple[float, bool, bool]) -> None:
-    line = rookworld_env.step(fen, move)
-    assert line.next_fen == next_fen
-    assert (line.reward, line.terminated, line.truncated) == result
+    answer = rookworld_env.step(fen, move).answer
+    assert answer.next_fen == next_fen
+    assert (answer.reward, answer.terminated, answer.truncated) == result
 
 
 @pytest.mark.parametrize(
@@ -89,13 +90,12 @@ def test_legal_moves(fen: str, move: str, next_fen: str, result: tuple[float, bo
     ],
 )
 def test_illegal_moves_leave_the_board_and_truncate(fen: str, move: str) -> None:
-    line = rookworld_env.step(fen, move)
-    assert (line.next_fen, line.reward, line.terminated, line.truncated) == (fen, -1.0, False, True)
+    assert rookworld_env.step(fen, move).answer == StateAnswer(fen, -1.0, terminated=False, truncated=True)
 
 
 def test_after_the_end_every_move_is_illegal_and_the_game_still_over() -> None:
     line = rookworld_env.step("R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1", "g8h8")
-    assert (line.next_fen, line.reward, line.terminated, line.truncated) == (line.fen, -1.0, True, True)
+    assert line.answer == StateAnswer(line.fen, -1.0, terminated=True, truncated=True)
 
 
 def test_history_keeps_ten_moves_the_last_one_included() -> None:
@@ -118,9 +118,9 @@ def test_agrees_with_a_replayed_game(data: st.DataObject) -> None:
     board = chess.Board()
     for _ in range(data.draw(st.integers(1, 30))):
         move = data.draw(st.sampled_from(sorted(board.legal_moves, key=chess.Move.uci)))
-        line = rookworld_env.step(board.fen(), move.uci())
+        answer = rookworld_env.step(board.fen(), move.uci()).answer
         board.push(move)
-        assert (line.next_fen, line.truncated) == (board.fen(), False)
+        assert (answer.next_fen, answer.truncated) == (board.fen(), False)
         if board.outcome():
             return
 
@@ -134,11 +134,11 @@ def test_legality_is_exactly_python_chess(start: int, end: int, promotion: str) 
     legal = {legal.uci() for legal in chess.Board(fen).legal_moves} | {
         "e1h1"
     }  # castling, as python-chess reads it
-    assert rookworld_env.step(fen, move).truncated == (move not in legal)
+    assert rookworld_env.step(fen, move).answer.truncated == (move not in legal)
 
 
 @pytest.mark.shared_data
 def test_agrees_with_the_published_openings(shared_data: Path) -> None:
     for row in json.loads((shared_data / "rookworld/trl/opening_dataset_train.json").read_text()):
         fen = row["prompt"].removeprefix("A: ").split("+")[0]
-        assert rookworld_env.step(fen, row["move"]).next_fen == row["expected_fen"]
+        assert rookworld_env.step(fen, row["move"]).answer.next_fen == row["expected_fen"]

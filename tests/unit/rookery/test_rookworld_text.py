@@ -17,10 +17,8 @@ from tests import rookworld_lines
 
 FEN = "r1b1kbnr/pp2pppp/n1p5/q2PP3/3P4/2N5/PP3PPP/R1BQKBNR b KQkq - 2 6"
 LINE = PolicyLine(
-    fen=FEN,
-    moves=("c6d5", "a6b4", "c8d7", "a6c7", "a6b8"),
-    evals=(-2.0, -2.07, -2.92, -2.79, -2.66),
-    best="c6d5",
+    FEN,
+    PolicyAnswer(("c6d5", "a6b4", "c8d7", "a6c7", "a6b8"), (-2.0, -2.07, -2.92, -2.79, -2.66), best="c6d5"),
 )
 FIELDS = "M: c6d5 a6b4 c8d7 a6c7 a6b8      E: -2.0 -2.07 -2.92 -2.79 -2.66            B: c6d5"
 TEXT = f"P: {FEN}{' ' * 25}{FIELDS}"
@@ -28,10 +26,9 @@ STATE = StateLine(
     fen="5R2/6R1/8/3P4/p7/1b2R2P/2p3P1/6K1 b - - 0 58",
     move="b3d5",
     recent=("e1e3", "a2b3", "f7f2", "b5b4", "g5g7", "b4c3", "f2f8", "c3c2", "d4d5", "b3d5"),
-    next_fen="5R2/6R1/8/3b4/p7/4R2P/2p3P1/6K1 w - - 0 59",
-    reward=0.001,
-    terminated=False,
-    truncated=False,
+    answer=StateAnswer(
+        "5R2/6R1/8/3b4/p7/4R2P/2p3P1/6K1 w - - 0 59", reward=0.001, terminated=False, truncated=False
+    ),
 )
 STATE_TEXT = (
     "A: 5R2/6R1/8/3P4/p7/1b2R2P/2p3P1/6K1 b - - 0 58+b3d5"
@@ -150,12 +147,12 @@ def test_reads_a_state_whatever_surrounds_it(start: str, ending: str) -> None:
         "",
         "/+0.001+0+0",
         "++++",
-        f"{STATE.next_fen}+0.001+0",
-        f"{STATE.next_fen}+0.001+0+0+0",
-        f"{STATE.next_fen}+0.001+false+false",
-        f"{STATE.next_fen}+0.001+2+0",
-        f"{STATE.next_fen}+nan+0+0",
-        f"{STATE.next_fen}+0_1+0+0",
+        f"{STATE.answer.next_fen}+0.001+0",
+        f"{STATE.answer.next_fen}+0.001+0+0+0",
+        f"{STATE.answer.next_fen}+0.001+false+false",
+        f"{STATE.answer.next_fen}+0.001+2+0",
+        f"{STATE.answer.next_fen}+nan+0+0",
+        f"{STATE.answer.next_fen}+0_1+0+0",
         "8/8/8/8/8/8/8/9 w - - 0 1+0.001+0+0",
         "8/8/8/8/8/8/8/ppppppppp w - - 0 1+0.001+0+0",
         "8/8/8/8/8/8/8/44p w - - 0 1+0.001+0+0",
@@ -209,7 +206,7 @@ _CANDIDATES = st.lists(st.tuples(_MOVES, _EVALS), min_size=1, max_size=5)
 @given(_CANDIDATES, _MOVES, st.sampled_from(sorted(rookworld.LAYOUTS)))
 def test_every_line_reads_back(candidates: list[tuple[str, float]], best: str, layout: str) -> None:
     moves, evals = zip(*candidates, strict=True)
-    line = PolicyLine(FEN, moves, evals, best)
+    line = PolicyLine(FEN, PolicyAnswer(moves, evals, best))
     assert rookworld.parse_policy_line(rookworld_lines.policy_line(line, layout=layout)) == line
 
 
@@ -233,7 +230,7 @@ def test_reproduces_the_published_policy_lines(shared_data: Path) -> None:
     records = [rookworld.parse_policy_line(line) for line in lines]
     assert [rookworld_lines.policy_line(record) for record in records] == lines
     assert len(lines) == 250
-    assert sum(len(record.moves) < 5 for record in records) == 13  # fewer legal moves, none irregular
+    assert sum(len(record.answer.moves) < 5 for record in records) == 13  # fewer legal moves, none irregular
 
 
 @pytest.mark.shared_data
