@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from launcher.settings import SETTINGS_FILE, UpSettings
 from rookery import __version__
 from rookery.errors import SetupError, validation_message
-from rookery.files import object_or_empty, read_object
+from rookery.files import object_or_empty, read_object, replace_file
 from rookery.masking import mask_setting, mask_values
 from rookery.mlflow_run import git_commit
 from rookery.model_defaults import model_defaults
@@ -117,21 +117,12 @@ def write_held_out(path: Path, *, source: str, count: int, seed: int) -> Path:
     `SetupError` if `rookery data sample` failed; the message quotes it."""
     command = [sys.executable, "-m", "chess_datasets", "sample", "--source", source]
     command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
-    fresh = path.with_suffix(".tmp")
-    with fresh.open("w") as file:
-        done = subprocess.run(
-            command,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            process_group=0,  # only this process handles Ctrl-C
-        )
+    # In a group of its own: only this process handles Ctrl-C.
+    done = subprocess.run(command, capture_output=True, text=True, check=False, process_group=0)
     if done.returncode:
-        fresh.unlink()
         message = done.stderr.strip().removeprefix("error: ")
         raise SetupError(f"no held-out positions: {message} (--source, or fewer positions)")
-    fresh.replace(path)  # whole: an evaluation that goes on may be reading it
+    replace_file(path, done.stdout.encode())  # an evaluation that goes on may be reading it
     return path
 
 
