@@ -115,13 +115,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"
 
 
-@cache
 def local_folder(place: str) -> Path:
     """The path `place`, shipped or not, or a copy of the folder at that URL. A process asks the store once.
     Raises `SetupError` if nothing is at the URL, or the protocol is not supported; `Unavailable` if the store
     does not answer."""
-    if not is_url(place):
-        return shipped(place)
+    return copied_folder(place) if is_url(place) else shipped(place)
+
+
+@cache
+def copied_folder(place: str) -> Path:
+    """As `local_folder`, of a URL."""
     with store_faults(place):
         files, root = open_store(place)
         names = sorted(files.find(root))
@@ -134,7 +137,6 @@ def local_folder(place: str) -> Path:
     return copy
 
 
-@cache
 def local_file(place: str, beside: str) -> Path:
     """The path `place`, shipped or not, or a copy of the file at that URL. A process asks the store once.
 
@@ -142,8 +144,12 @@ def local_file(place: str, beside: str) -> Path:
     again. Raises `SetupError` if there is no such file, or the protocol is not supported; `Unavailable` if
     the store does not answer.
     """
-    if not is_url(place):
-        return shipped(place)
+    return copied_file(place, beside) if is_url(place) else shipped(place)
+
+
+@cache
+def copied_file(place: str, beside: str) -> Path:
+    """As `local_file`, of a URL."""
     with store_faults(place):
         files, root = open_store(place)
         folder, slash, name = root.rpartition("/")

@@ -25,7 +25,7 @@ _REFUSALS: dict[grpc.StatusCode, type[RookeryError]] = {
 }
 """Status codes that a retry cannot change."""
 
-_TOO_LARGE = re.compile(r"message.*(larger|exceed)", re.IGNORECASE)
+_TOO_LARGE = re.compile(r"message (?:larger than|exceeds)", re.IGNORECASE)
 """What gRPC's libraries say of a message. Its code, RESOURCE_EXHAUSTED, is also that of rate limits."""
 
 

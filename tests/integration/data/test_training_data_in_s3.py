@@ -10,15 +10,15 @@ from launcher.pipeline.state import PipelineStore
 from launcher.serve_players import _read
 from rookery.errors import SetupError, Unavailable
 from rookery.hub import identity, model_folder
-from rookery.remote import local_file, local_folder, upload
+from rookery.remote import copied_file, copied_folder, upload
 from services.trainer.examples import local_path
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    local_file.cache_clear()
-    local_folder.cache_clear()
+    copied_file.cache_clear()
+    copied_folder.cache_clear()
 
 
 def test_an_object_is_copied_once_and_again_when_it_has_changed(bucket: str, tmp_path: Path) -> None:
@@ -26,13 +26,13 @@ def test_an_object_is_copied_once_and_again_when_it_has_changed(bucket: str, tmp
     folder.write_bytes("pairs.parquet", b"PAR1 one")
     folder.write_bytes("manifest.json", json.dumps({"terms": {}}).encode())
     copies = [local_path(f"{bucket}/set/pairs.parquet")]
-    local_file.cache_clear()
+    copied_file.cache_clear()
     copies.append(local_path(f"{bucket}/set/pairs.parquet"))
     assert copies[0] == copies[1]
     assert copies[0].read_bytes() == b"PAR1 one"
     assert copies[0].with_name("manifest.json").exists()
     folder.write_bytes("pairs.parquet", b"PAR1 two")
-    local_file.cache_clear()
+    copied_file.cache_clear()
     assert local_path(f"{bucket}/set/pairs.parquet").read_bytes() == b"PAR1 two"
     assert not list(tmp_path.rglob(".*"))
 

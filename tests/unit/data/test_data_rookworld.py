@@ -59,7 +59,7 @@ def test_black_s_best_move_is_the_best_for_black() -> None:
 
 
 def test_moves_come_in_no_order_but_the_same_for_the_same_seed() -> None:
-    orders = {policy_line(FEN, analysis(CP), random.Random(seed)).moves for seed in range(20)}
+    orders = {policy_line(FEN, analysis(CP), random.Random(seed)).answer.moves for seed in range(20)}
     assert len(orders) > 10
     assert policy_line(FEN, analysis(CP), random.Random(3)) == policy_line(
         FEN, analysis(CP), random.Random(3)
@@ -69,7 +69,7 @@ def test_moves_come_in_no_order_but_the_same_for_the_same_seed() -> None:
 def test_fewer_legal_moves_are_all_asked_for() -> None:
     fen = "7k/8/8/8/8/8/6r1/7K w - - 0 1"
     assert policy_query(fen, nodes=1000).lines == 1
-    assert policy_line(fen, analysis({"h1g2": 0}), random.Random(1)).moves == ("h1g2",)
+    assert policy_line(fen, analysis({"h1g2": 0}), random.Random(1)).answer.moves == ("h1g2",)
 
 
 def test_a_search_too_short_for_five_moves_is_a_fault() -> None:

@@ -12,7 +12,7 @@ from fsspec import AbstractFileSystem
 
 from rookery.config.finetune import DpoSettings, SftSettings
 from rookery.errors import SetupError, Unavailable
-from rookery.remote import local_file, local_folder
+from rookery.remote import copied_file, local_folder
 from services.trainer.examples import local_path
 from services.trainer.versions.files import file_sha256
 
@@ -28,11 +28,11 @@ class Bare(AbstractFileSystem):  # type: ignore[misc]
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AbstractFileSystem]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    local_file.cache_clear()
+    copied_file.cache_clear()
     yield (memory := fsspec.filesystem("memory"))
     with suppress(FileNotFoundError):
         memory.rm("/bucket", recursive=True)
-    local_file.cache_clear()
+    copied_file.cache_clear()
 
 
 def test_a_path_is_itself() -> None:
@@ -46,10 +46,10 @@ def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: 
     assert copy.with_name("manifest.json").read_bytes() == b"{}"
     assert copy.is_relative_to(tmp_path / "cache" / "rookery")
     files.pipe("/bucket/set/moves.jsonl", b"other\n")
-    local_file.cache_clear()
+    copied_file.cache_clear()
     assert local_path(URL).read_bytes() == b"other\n"
     files.pipe("/bucket/set/manifest.json", b'{"settings": {}}')
-    local_file.cache_clear()
+    copied_file.cache_clear()
     assert local_path(URL).with_name("manifest.json").read_bytes() == b'{"settings": {}}'
 
 
@@ -73,7 +73,7 @@ def test_a_file_of_an_http_server_is_copied_again_when_it_has_changed(files: Abs
         url = f"http://127.0.0.1:{server.server_port}/x.jsonl"
         assert local_path(url).read_bytes() == b"one"
         body = b"two"
-        local_file.cache_clear()
+        copied_file.cache_clear()
         assert local_path(url).read_bytes() == b"two"
         server.shutdown()
 
