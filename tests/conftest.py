@@ -6,6 +6,7 @@ of that name. A test whose needs are missing is skipped and says why; if `ROOKER
 (comma-separated, or `all`), it fails.
 """
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -207,10 +208,8 @@ def pytest_collection_finish() -> None:
     # objects for nothing.
     gc.enable()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # else extension modules complain of leaks when the interpreter ends
+    # Else extension modules complain of leaks when the interpreter ends. Not sooner: pytest collects, too.
+    atexit.register(gc.unfreeze)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

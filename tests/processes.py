@@ -14,6 +14,9 @@ from types import MappingProxyType
 from tests.conftest import ROOT, free_port
 from tests.waiting import wait_for
 
+ACCELERATE_LAUNCH = (sys.executable, "-m", "accelerate.commands.launch")
+"""`accelerate launch`, whose script first imports the other commands, and with them transformers: 2 s."""
+
 
 @contextmanager
 def started(

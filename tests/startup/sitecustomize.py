@@ -3,11 +3,12 @@
 Imports make a million objects that stay. Python's collector would scan them again and again.
 
 PEFT imports bitsandbytes wherever it is installed, and with it torch's compiler: a quarter of a trainer's
-start. Commands that tests start quantise nothing, so they do without it; what quantises is tested within
+start. Processes that tests start quantise nothing, so they do without it; what quantises is tested within
 pytest's process.
 """
 
 import gc
+import os
 import sys
 
 gc.set_threshold(10_000, 20, 1000)
@@ -22,5 +23,5 @@ class _WithoutBitsandbytes:
             sys.modules.setdefault("bitsandbytes", None)  # type: ignore[arg-type]
 
 
-if sys.orig_argv[1:2] == ["-m"] and sys.orig_argv[2:3] != ["pytest"]:
+if "PYTEST_CURRENT_TEST" in os.environ:
     sys.meta_path.insert(0, _WithoutBitsandbytes)

@@ -14,13 +14,12 @@ from services.trainer.reward_model import training as reward_model
 from services.trainer.tiny import build_tiny
 from tests.conftest import ROOT
 from tests.integration.trainer.several_fits import SFT, dpo_settings, reward_model_settings, sft_settings
+from tests.processes import ACCELERATE_LAUNCH
 from tests.unit.trainer.preferences import write_pairs
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
 
-
-SCRIPTS = Path(sys.executable).parent
 NOT_LEARNING = {"step_s", "tokens_per_s", "tokens", "resident_mib", "resident_peak_mib"}
 
 
@@ -79,7 +78,7 @@ def _resumed(folder: Path, stopped_at: int) -> None:
     """Everything in one start: most of it goes by importing torch."""
     script = Path(__file__).with_name("several_fits.py")
     command = [
-        SCRIPTS / "accelerate", "launch", "--config_file", "deploy/accelerate/gpus.yaml",
+        *ACCELERATE_LAUNCH, "--config_file", "deploy/accelerate/gpus.yaml",
         "--num_processes", "2", "--main_process_port", "0", script, folder,
     ]  # fmt: skip
     subprocess.run(command, check=True, timeout=300, cwd=ROOT)

@@ -19,6 +19,7 @@ from rookery.streams import RunStreams
 from services.trainer.tiny import build_tiny
 from tests.integration.trainer.runs import BATCH, Run, events
 from tests.integration.trainer.several import CASES
+from tests.processes import ACCELERATE_LAUNCH
 from tests.unit.trainer.gpt2_models import write_gpt2
 from tests.unit.trainer.groups import make_group
 from tests.waiting import until
@@ -86,7 +87,7 @@ class Launched:
         self.log = folder.parent / f"{run}.log"
         self.streams = RunStreams(redis_url, run)
         command = [
-            SCRIPTS / "accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+            *ACCELERATE_LAUNCH, "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
             "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
             "-m", "services.trainer", "--model", model, "--run-dir", folder, "--run", run,
             "--redis-url", redis_url, "--device", "cpu", "--threads", "1", "--batch-groups", str(BATCH),
