@@ -54,7 +54,7 @@ def is_url(place: str) -> bool:
 def _check(place: str, *, is_folder: bool = False) -> str:
     place = expanded(place)
     if place.startswith("file://") or not is_url(place):
-        check_path(Path(place.removeprefix("file://")), is_folder=is_folder)
+        check_path(Path(expanded(place.removeprefix("file://"))), is_folder=is_folder)
     return place
 
 

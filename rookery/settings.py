@@ -371,11 +371,9 @@ def check_http_url(url: str) -> str:
     import httpx  # which is slow to import
 
     try:
-        httpx.URL(url)
-        parts = urlsplit(url)
-        _ = parts.port  # raises ValueError if it is not one
-        is_valid = parts.scheme in ("http", "https") and parts.hostname
-    except (httpx.InvalidURL, ValueError):
+        parts = httpx.URL(url)
+        is_valid = parts.scheme in ("http", "https") and parts.host and 0 <= (parts.port or 0) < 1 << 16
+    except httpx.InvalidURL:
         is_valid = False
     if url and not is_valid:
         raise ValueError("not a URL such as http://HOST:PORT")

@@ -147,8 +147,8 @@ def _inflate(codec: Any, data: bytes) -> Iterator[bytes]:
     if hasattr(codec, "needs_input"):
         while not (codec.needs_input or codec.eof):
             yield codec.decompress(b"", _PORTION_BYTES)
-    else:  # gzip
-        while codec.unconsumed_tail or len(text) == _PORTION_BYTES:
+    else:  # gzip, whose `unconsumed_tail` may be what follows the end
+        while not codec.eof and (codec.unconsumed_tail or len(text) == _PORTION_BYTES):
             yield (text := codec.decompress(codec.unconsumed_tail, _PORTION_BYTES))
 
 

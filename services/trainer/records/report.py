@@ -63,8 +63,8 @@ STATISTICS = {
 (`won_engine`)."""
 
 KEPT = {"kl_reference"}
-"""Measured every few steps, so `/metrics` keeps its last value. Other statistics that a step does not have
-are removed from it."""
+"""Measured every few steps, so `/metrics` keeps its last value, as it does the results of games. Other
+statistics that a step does not have are removed from it."""
 
 BY_AGE = "kl_behaviour_age"
 
@@ -154,7 +154,7 @@ class StepReporter:
 
 
 def export_metrics(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
-    """Sets every gauge for which `row` has a value. Removes statistics that it does not have."""
+    """Sets every gauge for which `row` has a value. Removes `STATISTICS` that it does not have."""
     for name in STATISTICS - KEPT - row.keys():
         with suppress(KeyError):
             metrics.LEARNING.remove(name)

@@ -51,6 +51,14 @@ def test_padding_after_gzip_is_no_damage(tmp_path: Path) -> None:
     assert [raw.defect for raw in raw_games(tmp_path / "games.pgn.gz", padded)] == [None] * 3
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("suffix", [".pgn.zst", ".pgn.gz", ".pgn.bz2"])
+def test_frames_that_end_in_one_chunk_with_much_text(suffix: str) -> None:
+    text = b"".join(b"%d\n" % (number * 7919) for number in range(50_000))
+    packed = COMPRESSORS[suffix](text) * 3
+    assert b"".join(plain_text([packed])) == text * 3
+
+
 @pytest.mark.parametrize("suffix", [".pgn.zst", ".pgn.gz", ".pgn.bz2"])
 def test_a_cut_tail_keeps_what_came_before_and_says_so(tmp_path: Path, suffix: str) -> None:
     compress = COMPRESSORS[suffix]

@@ -60,8 +60,10 @@ async def test_a_failed_request_leaves_its_lane_usable() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8000", "http://", "http://h:port", "http://h:65536", "http://[::1", "http://h\x00"]
-)
+    "url",
+    ["localhost:8000", "http://", "http:/h", " http://h", "http://h:port", "http://h:65536", "http://h:-1",
+     "http://[::1", "http://h\x00"],
+)  # fmt: skip
 def test_an_address_that_is_none_is_refused_before_it_is_asked(url: str) -> None:
     with pytest.raises(SetupError) as caught:
         HttpPool(url, timeout_s=1.0)

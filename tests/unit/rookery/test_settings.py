@@ -154,10 +154,12 @@ def test_the_home_folder_is_expanded_where_shells_leave_it(
 
     home = toml.parent
     monkeypatch.setenv("HOME", str(home))
-    toml.write_text('[oven]\nmodel = "~/rye"\nnames = ["~/a", "b~/c"]\ninputs = "a,~/b"\ntests = ["~/t"]\n')
+    toml.write_text(
+        '[oven]\nmodel = "~/rye"\nnames = ["~/a", "b~/c"]\ninputs = "a,~/b,file://~/f"\ntests = ["~/t"]\n'
+    )
     settings = Oven.parse(["--out=~/bread", "--data=x=~/d"], prog="oven")
     assert (settings.out, settings.tests, settings.model) == (home / "bread", (home / "t",), f"{home}/rye")
-    assert (settings.data, settings.inputs) == (f"x={home}/d", f"a,{home}/b")
+    assert (settings.data, settings.inputs) == (f"x={home}/d", f"a,{home}/b,file://~/f")
     assert settings.names == ("~/a", "b~/c"), "no paths"
     (home / "bread").touch()
     with pytest.raises(SetupError, match=f"out: '{home}/bread' is not a folder"):
