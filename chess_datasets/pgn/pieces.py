@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES = 1 << 26
 """Size of a piece of plain text."""
 
-COMPRESSED_BYTES = 1 << 16
+COMPRESSED_BYTES = 1 << 18
 """Bytes read at once from a compressed file."""
 
 TEXT_BYTES = 1 << 18

@@ -31,13 +31,10 @@ STANDARD_INPUT = "-"
 
 BLOCK_BYTES = 1 << 20
 """Approximate size of a block of plain text. While one thread scans a block, another decompresses the next.
-With smaller blocks they wait for the interpreter's lock more often."""
+With smaller blocks they wait for the interpreter's lock more often. About a block is lost before a damage."""
 
 MAX_LINE_BYTES = 64 << 20
 """A longer line of a text file is refused."""
-
-_PORTION_BYTES = 1 << 18
-"""The most text decompressed at once. About as much is lost before a damage."""
 
 _BUFFER_BYTES = 1 << 18
 _WINDOW_LOG_MAX = 31  # of `zstd --long=31`
@@ -142,14 +139,14 @@ def _gzip() -> _Codec:
 
 
 def _inflate(codec: Any, data: bytes) -> Iterator[bytes]:
-    """The text of some compressed bytes in portions, however much it is."""
-    yield (text := codec.decompress(data, _PORTION_BYTES))
+    """The text of some compressed bytes, in blocks of at most `BLOCK_BYTES`."""
+    yield (text := codec.decompress(data, BLOCK_BYTES))
     if hasattr(codec, "needs_input"):
         while not (codec.needs_input or codec.eof):
-            yield codec.decompress(b"", _PORTION_BYTES)
+            yield codec.decompress(b"", BLOCK_BYTES)
     else:  # gzip, whose `unconsumed_tail` may be what follows the end
-        while not codec.eof and (codec.unconsumed_tail or len(text) == _PORTION_BYTES):
-            yield (text := codec.decompress(codec.unconsumed_tail, _PORTION_BYTES))
+        while not codec.eof and (codec.unconsumed_tail or len(text) == BLOCK_BYTES):
+            yield (text := codec.decompress(codec.unconsumed_tail, BLOCK_BYTES))
 
 
 _CODECS: dict[bytes, Callable[[], _Codec]] = {
