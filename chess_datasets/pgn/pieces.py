@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from chess_datasets.store.files import (
+    BLOCK_BYTES,
     STANDARD_INPUT,
     DamagedFile,
     is_compressed,
@@ -58,10 +59,10 @@ class Piece:
     stop: int | None = None
     is_text: bool = False
 
-    def blocks(self, watch: Watch | None = None) -> Iterator[bytes]:
-        """The plain text of the piece. `watch` is called with the stored bytes, damaged or not. Raises
-        `SetupError` if the file cannot be read; `DamagedFile` if the bytes after those already yielded cannot
-        be decompressed."""
+    def blocks(self, watch: Watch | None = None, *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+        """The plain text of the piece, in blocks of about `block_bytes`. `watch` is called with the stored
+        bytes, damaged or not. Raises `SetupError` if the file cannot be read; `DamagedFile` if the bytes
+        after those already yielded cannot be decompressed."""
         limit = None if self.stop is None else self.stop - self.start
         with open_bytes(self.location) as file:
             if self.start:
@@ -70,10 +71,11 @@ class Piece:
             if watch:
                 chunks = _watched(chunks, watch)
             if self.is_text:
-                yield from join_blocks(chunks)
+                yield from join_blocks(chunks, block_bytes)
                 return
             try:
-                text = plain_text(iter(lambda: next(chunks, b""), b""))  # `plain` must not close `chunks`
+                unclosed = iter(lambda: next(chunks, b""), b"")  # `plain_text` must not close `chunks`
+                text = plain_text(unclosed, block_bytes=block_bytes)
                 yield from text if self.start else _unpack_json_list(text)
             except DamagedFile as damage:
                 logger.warning("reading of %r stops early: %s", self.location, damage)

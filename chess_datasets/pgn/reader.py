@@ -23,6 +23,9 @@ BATCH = 512
 BATCH_BYTES = 1 << 22
 """Limits of a batch: it ends after `BATCH` games or this many bytes."""
 
+# Of blocks that one thread decompresses while another scans. In smaller ones they wait for the interpreter's
+# lock more often.
+_AHEAD_BYTES = 1 << 20
 # Longer than any match of `beginning`.
 _OVERLAP_BYTES = 16
 
@@ -168,7 +171,7 @@ class _Chosen(Generic[F]):
 def _read(scanner: Scanner, pieces: Sequence[Piece], watch: Watch | None) -> Iterator[RawGame]:
     for piece in pieces:
         try:
-            for block in prefetched(piece.blocks(watch)):
+            for block in prefetched(piece.blocks(watch, block_bytes=_AHEAD_BYTES)):
                 yield from scanner.feed(block)
         except DamagedFile as damage:
             yield from scanner.abandon(str(damage))

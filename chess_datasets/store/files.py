@@ -29,9 +29,8 @@ else:
 
 STANDARD_INPUT = "-"
 
-BLOCK_BYTES = 1 << 20
-"""Approximate size of a block of plain text. While one thread scans a block, another decompresses the next.
-With smaller blocks they wait for the interpreter's lock more often. About a block is lost before a damage."""
+BLOCK_BYTES = 1 << 18
+"""Approximate size of a block of plain text; a larger one would not stay in the CPU cache until scanned."""
 
 MAX_LINE_BYTES = 64 << 20
 """A longer line of a text file is refused."""
@@ -100,16 +99,19 @@ def identify(location: str | Path) -> Source:
     return fingerprint.source
 
 
-def plain_text(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The plain text of a file, compressed or not, from its chunks. Raises `DamagedFile` if the bytes after
-    those already yielded cannot be decompressed."""
+def plain_text(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The plain text of a file, compressed or not, from its chunks, in blocks of about `block_bytes`. Raises
+    `DamagedFile` if the bytes after those already yielded cannot be decompressed; one or two blocks of text
+    that came before them are lost."""
     rest = iter(chunks)
     first = next(rest, b"")
     while len(first) < 4 and (more := next(rest, b"")):
         first += more
     new = _codec_of(first)
     chunks = chain([first] if first else [], rest)
-    yield from _utf8(join_blocks(_decompress(chunks, new) if new else chunks))
+    if new:
+        chunks = _decompress(chunks, new, block_bytes)
+    yield from _utf8(join_blocks(chunks, block_bytes))
 
 
 def read_chunks(file: IO[bytes], size: int, *, limit: int | None = None) -> Iterator[bytes]:
@@ -138,15 +140,15 @@ def _gzip() -> _Codec:
     return zlib.decompressobj(wbits=31)
 
 
-def _inflate(codec: Any, data: bytes) -> Iterator[bytes]:
-    """The text of some compressed bytes, in blocks of at most `BLOCK_BYTES`."""
-    yield (text := codec.decompress(data, BLOCK_BYTES))
+def _inflate(codec: Any, data: bytes, most: int) -> Iterator[bytes]:
+    """The text of some compressed bytes, in blocks of at most `most` bytes."""
+    yield (text := codec.decompress(data, most))
     if hasattr(codec, "needs_input"):
         while not (codec.needs_input or codec.eof):
-            yield codec.decompress(b"", BLOCK_BYTES)
+            yield codec.decompress(b"", most)
     else:  # gzip, whose `unconsumed_tail` may be what follows the end
-        while not codec.eof and (codec.unconsumed_tail or len(text) == BLOCK_BYTES):
-            yield (text := codec.decompress(codec.unconsumed_tail, BLOCK_BYTES))
+        while not codec.eof and (codec.unconsumed_tail or len(text) == most):
+            yield (text := codec.decompress(codec.unconsumed_tail, most))
 
 
 _CODECS: dict[bytes, Callable[[], _Codec]] = {
@@ -187,7 +189,7 @@ def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
     return next((new for magic, new in _CODECS.items() if start.startswith(magic)), None)
 
 
-def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
+def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec], most: int) -> Iterator[bytes]:
     """Decompresses frame by frame. A library's file object may take a truncated file for a complete one."""
     codec, open_frame = new(), False
     for chunk in chunks:
@@ -197,7 +199,7 @@ def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[
                 if not chunk:
                     break
             try:
-                yield from _inflate(codec, chunk)
+                yield from _inflate(codec, chunk, most)
             except (zstd.ZstdError, zlib.error, OSError, EOFError) as error:
                 raise DamagedFile(f"{type(error).__name__}: {error}") from error
             chunk, open_frame = codec.unused_data, not codec.eof
@@ -216,7 +218,7 @@ def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield decoder.decode(block).encode(errors="replace") if decoder else block
 
 
-def join_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def join_blocks(blocks: Iterable[bytes], least: int) -> Iterator[bytes]:
     """Joins small blocks to larger ones. Everything before a damage is yielded before `DamagedFile`."""
     buffered: list[bytes] = []
     size = 0
@@ -224,7 +226,7 @@ def join_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
             buffered.append(block)
             size += len(block)
-            if size >= BLOCK_BYTES:
+            if size >= least:
                 yield b"".join(buffered)
                 buffered, size = [], 0
     except DamagedFile:
