@@ -195,7 +195,7 @@ def _streams(place: dict[str, Any]) -> dict[str, Any]:
             return {
                 "redis": mask_setting(place["redis_url"]),
                 "server": str(run.redis.server_version()),
-                "overview": asdict(run.overview(whole=False)),
+                "overview": asdict(run.overview(atomic=False)),
                 "policy": asdict(policy) if (policy := run.policy.read()) else None,
                 **{name: asdict(run.backlog(name)) for name in STREAMS},
                 "dead letters": [f"{letter.id} of {letter.stream}: {letter.reason}" for letter in letters],

@@ -59,7 +59,7 @@ class Exporter:
 
     def look(self) -> None:
         """Reads Redis once and updates all gauges."""
-        figures = list(run_figures(self._run.overview(whole=False)))
+        figures = list(run_figures(self._run.overview(atomic=False)))
         for stream in STREAMS:
             figures += stream_figures(stream, self._run.backlog(stream))
         for gauge, labels, value in figures:

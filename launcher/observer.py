@@ -199,7 +199,7 @@ class Observer:
         """What is wrong with Redis, else None; its version; and what it tells of the run."""
         version = ""
         try:
-            overview = self._run.overview(whole=False)
+            overview = self._run.overview(atomic=False)
         except Unavailable as error:
             return str(error), version, None
         with suppress(SetupError, Unavailable):  # a user of Redis may lack INFO

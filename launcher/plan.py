@@ -240,6 +240,7 @@ def _check_together(plan: Plan, *, evaluate_every: int) -> None:
             f"the trainer's adapters have rank {trainer.lora_rank}, and the server accepts "
             f"{server.max_lora_rank} at most (--set trainer.lora_rank, inference.max_lora_rank)"
         )
+    # By its text: it may name users' functions, which are not loaded here.
     if "reward-model" in plan.settings and not re.search(r"(?:^|[+*])\s*model\s*(?:\+|$)", reward.scheme):
         raise SetupError(
             f"scheme {reward.scheme!r} does not ask the reward model (--reward-model): --set "

@@ -173,9 +173,9 @@ def _warn_of_misspelt() -> None:
     import logging
 
     from rookery.access import TOKEN_VARIABLE
-    from rookery.settings import misspelt
+    from rookery.settings import misspelt_variables
 
-    for name, meant in misspelt(os.environ, TOKEN_VARIABLE).items():
+    for name, meant in misspelt_variables(os.environ, TOKEN_VARIABLE).items():
         logging.getLogger(__name__).warning("nothing reads the variable %s; did you mean %s?", name, meant)
 
 

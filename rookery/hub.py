@@ -329,8 +329,8 @@ def _download(model: str, files: Iterable[str] = _FILES) -> Path:
 
 
 def is_hub_fault(error: Exception) -> bool:
-    """Whether huggingface_hub is missing, or it says so if the Hub does not provide or take something. Its
-    HTTP library, whose errors it lets through, differs between its versions; hf_xet has RuntimeErrors."""
+    """Whether huggingface_hub raises such an error if the Hub refuses or cannot be reached, or Python if the
+    package is missing. Errors of its HTTP library, which differs between versions, come through."""
     known = isinstance(error, ImportError | OSError | RuntimeError | ValueError)
     return known or type(error).__module__.partition(".")[0] in ("huggingface_hub", "httpx", "httpx2")
 

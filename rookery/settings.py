@@ -473,11 +473,11 @@ def shared_variable(name: str) -> str:
     return f"ROOKERY_{name.upper()}"
 
 
-def misspelt(variables: Iterable[str], *others: str) -> dict[str, str]:
+def misspelt_variables(variables: Iterable[str], *others: str) -> dict[str, str]:
     """The variables that are nearly, but not quite, one that all commands read, each with that one. `others`
     are further names.
 
-    >>> misspelt(["ROOKERY_REDIS_URI", "ROOKERY_RUN", "ROOKERY_REDIS_SERVICE_HOST"])
+    >>> misspelt_variables(["ROOKERY_REDIS_URI", "ROOKERY_RUN", "ROOKERY_REDIS_SERVICE_HOST"])
     {'ROOKERY_REDIS_URI': 'ROOKERY_REDIS_URL'}
     """
     start = shared_variable("")

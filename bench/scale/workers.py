@@ -18,7 +18,7 @@ from chess_datasets.annotate.study import Effort
 from chess_datasets.commands.engines import WorkerScorer, reward_client
 from chess_datasets.jobs import WorkerEngine
 from chess_datasets.positions.generator import PositionGenerator
-from chess_datasets.positions.numbered import SHARD_SIZE, make_shard
+from chess_datasets.positions.numbered import SHARD_SIZE, make_records
 from rookery.clients import ScoreItem
 from rookery.clients.score_stream import GroupScorer
 from rookery.processes.workers import Workers
@@ -107,7 +107,7 @@ SIDES: dict[str, Callable[[int], AbstractContextManager[str | None]]] = {
 @contextmanager
 def _annotating(address: str | None, count: int, nodes: int) -> Iterator[Do]:
     recipe = AnnotationRecipe(effort=Effort.of(nodes, lines=3))
-    work = partial(make_shard, recipe.annotate, WorkerEngine(None))
+    work = partial(make_records, recipe.annotate, WorkerEngine(None))
     with Workers(count, ray=address) as workers:
 
         def do(positions: list[Position]) -> None:

@@ -20,7 +20,13 @@ from typing import Any, TypeVar
 from chess_datasets.commands.positions import chosen_positions, report_exams
 from chess_datasets.commands.settings.shared import EngineWorkSettings, RewardAddressSettings
 from chess_datasets.jobs import Progress, WorkerEngine, engine_name
-from chess_datasets.positions.numbered import SHARD_SIZE, Make, PositionRecord, make_parts, make_shard
+from chess_datasets.positions.numbered import (
+    SHARD_SIZE,
+    PositionRecord,
+    RecordMaker,
+    make_parts,
+    make_records,
+)
 from chess_datasets.store.datasets import Parts
 from chess_datasets.store.folders import open_folder
 from chess_datasets.store.parquet import Kind
@@ -52,7 +58,7 @@ def _workers_of(settings: EngineWorkSettings) -> Workers:
 def made_parts(
     settings: EngineWorkSettings,
     kind: Kind[R],
-    make: Make[R],
+    make: RecordMaker[R],
     *,
     stage: str,
     terms: dict[str, Any],
@@ -68,7 +74,7 @@ def made_parts(
             engine = WorkerEngine(settings.engine, next(workers.map(engine_name, [settings.engine])))
             terms["engine"] = engine.name
         parts = Parts(folder, kind, terms=terms)
-        shards = partial(workers.map, partial(make_shard, make, engine))
+        shards = partial(workers.map, partial(make_records, make, engine))
         with Progress() as progress:
             progress.begin(stage, unit=kind.name, total=settings.count)
             in_exams = make_parts(positions, parts, shards, wanted=settings.count, advance=progress.advance)

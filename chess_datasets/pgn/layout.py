@@ -3,7 +3,8 @@
 A game of the usual layout is an `Event` tag and other tags, blank lines, its moves, blank lines, and the
 `Event` tag of the next. No line of the moves begins like a tag, an escape or a byte order mark, and none but
 the last ends in a result or a space. All its lines end in LF, or all in CRLF. It ends where the slow reader,
-`rookery.pgn.splitter`, would end it.
+`rookery.pgn.splitter`, would end it, unless a line of moves ends in a result and a comment and more moves
+follow on the next: for the slow reader, these are another game.
 """
 
 from dataclasses import dataclass

@@ -32,11 +32,8 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES = 1 << 26
 """Size of a piece of plain text."""
 
-COMPRESSED_BYTES = 1 << 18
-"""Bytes read at once from a compressed file."""
-
-TEXT_BYTES = 1 << 18
-"""Bytes read at once from a file that is not compressed."""
+READ_BYTES = 1 << 18
+"""Stored bytes read at once."""
 
 Watch = Callable[[bytes], None]
 
@@ -67,7 +64,7 @@ class Piece:
         with open_bytes(self.location) as file:
             if self.start:
                 file.seek(self.start)
-            chunks = read_chunks(file, TEXT_BYTES if self.is_text else COMPRESSED_BYTES, limit=limit)
+            chunks = read_chunks(file, READ_BYTES, limit=limit)
             if watch:
                 chunks = _watched(chunks, watch)
             if self.is_text:

@@ -3,7 +3,7 @@
 A piece usually begins and ends in the middle of a game. Its reader does not handle the head, up to the first
 place where a game begins for certain, nor the unfinished end. `PieceJoiner` joins the end of one piece to the
 head of the next. The games, their numbers and offsets are therefore the same however a file is cut. If a
-piece cannot be decompressed, the game at that point and the rest of the piece are lost.
+piece cannot be decompressed, the rest of it is lost, from a block or two before that point on.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

@@ -233,14 +233,16 @@ class PositionRecord(Protocol):
 
 R = TypeVar("R", bound=PositionRecord)
 Shard: TypeAlias = list[tuple[int, Position]]
-Make: TypeAlias = Callable[[Position, Any], Awaitable[R | None]]
-"""Makes the record of a position, or None, with a `Searcher` or without."""
+RecordMaker: TypeAlias = Callable[[Position, Any], Awaitable[R | None]]
+"""Makes the record of a position, or none, with a `Searcher` if the records need one."""
 Work: TypeAlias = Callable[[Iterable[Shard]], Iterator[list[tuple[int, R | None]]]]
 """Makes the record of each position of each shard, in order; None where a position has none."""
 
 
-def make_shard(make: Make[R], engine: WorkerEngine | None, shard: Shard) -> list[tuple[int, R | None]]:
-    """The records of a shard, with this process's engine if there is to be one. Raises `Unavailable` if the
+def make_records(
+    make: RecordMaker[R], engine: WorkerEngine | None, shard: Shard
+) -> list[tuple[int, R | None]]:
+    """The records of a shard, made with this process's engine, if they need one. Raises `Unavailable` if the
     engine is away."""
 
     async def work(engines: EnginePool | None) -> list[tuple[int, R | None]]:

@@ -1,9 +1,9 @@
 """Reads the plain text of files, local or remote, compressed or not.
 
 The compression is detected from the first bytes, not from the name, so standard input may be compressed too.
-At most one block is in memory, so a file may be larger than memory. Bytes that cannot be decompressed raise
-`DamagedFile`, but only after all bytes before them were returned. Disk and network failures raise other
-errors.
+A few blocks are in memory, so a file may be larger than memory. Bytes that cannot be decompressed raise
+`DamagedFile`, after what comes a block or two before them was returned. Disk and network failures raise
+other errors.
 """
 
 import bz2

@@ -31,8 +31,8 @@ class _ChatApi:
     def text(self, choice: dict[str, Any], opening: str) -> str:
         message = choice["message"]
         fields = [message.get(name) for name in ("reasoning", "reasoning_content")]
-        if given := [reasoning for reasoning in fields if reasoning is not None]:  # "" is reasoning, too
-            opening = f"<think>{_text_of(max(given, key=len))}</think>"  # which the server has taken out
+        if reasonings := [reasoning for reasoning in fields if reasoning is not None]:  # "" is reasoning, too
+            opening = f"<think>{_text_of(max(reasonings, key=len))}</think>"  # which the server has taken out
         return opening + _text_of(message["content"])
 
     def token_logprobs(self, choice: dict[str, Any]) -> list[float]:

@@ -156,6 +156,8 @@ class InferenceClient:
         request = request_of(api, prompt, model=model, sampling=sampling, tokens=tokens, thinking=thinking)
         ask = partial(self._generate, api, request, tokens=tokens, thinking=thinking)
         first = await ask(count=count, seed=seed)
+        if len(first.completions) == count:
+            return first
         slots = asyncio.Semaphore(_MISSING_AT_ONCE)
 
         async def ask_one(seed: int) -> Generation:

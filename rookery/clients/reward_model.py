@@ -50,14 +50,14 @@ class RewardModelClient:
         items = [
             {"messages": [{"role": turn.role, "content": turn.content} for turn in chat]} for chat in chats
         ]
-        answered = await retry(
+        answer = await retry(
             lambda: self._ask("POST", "/v1/rewards", ModelRewards, body={"items": items}),
             on=PeerFault,
             pauses_s=PAUSES_S,
         )
-        if len(answered.rewards) != len(chats):
-            raise PeerFault(f"{self.url}: not {len(chats)} rewards: {str(answered.rewards)[:200]}")
-        return answered
+        if len(answer.rewards) != len(chats):
+            raise PeerFault(f"{self.url}: not {len(chats)} rewards: {str(answer.rewards)[:200]}")
+        return answer
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -87,9 +87,9 @@ class RunStreams:
         raw = self.redis.call(lambda client: client.hgetall(self.redis.key("counts")))
         return Counts.read(cast(dict[bytes, bytes], raw))
 
-    def overview(self, *, whole: bool = True) -> Overview:
-        """All counts of the run, read in one transaction. Without `whole`, they are read one after the other
-        if Redis is full: it refuses transactions then."""
+    def overview(self, *, atomic: bool = True) -> Overview:
+        """All counts of the run, read in one transaction. Without `atomic`, a full Redis, which refuses
+        transactions, is asked for one after the other."""
         key = self.redis.key
 
         def read(client: redis.Redis, *, transaction: bool = True) -> tuple[list[Any], bool]:
@@ -103,7 +103,7 @@ class RunStreams:
             try:
                 return pipeline.execute(), not transaction
             except redis.exceptions.OutOfMemoryError:
-                if whole or not transaction:
+                if atomic or not transaction:
                     raise
                 return read(client, transaction=False)
 

@@ -19,7 +19,7 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
         return None
     with closing(RunStreams(url, run.streams_name, once=True)) as streams:
         try:
-            overview = streams.overview(whole=False)
+            overview = streams.overview(atomic=False)
         except RookeryError:
             return None
     figures = asdict(overview) | {"astray": overview.astray, "archive_astray": overview.archive_astray}

@@ -62,7 +62,7 @@ STATISTICS = {
 """Exported as `rookery_learning{statistic=...}` if the step has them, as are the results of games
 (`won_engine`)."""
 
-KEPT = {"kl_reference"}
+KEPT_STATISTICS = {"kl_reference"}
 """Measured every few steps, so `/metrics` keeps its last value, as it does the results of games. Other
 statistics that a step does not have are removed from it."""
 
@@ -155,7 +155,7 @@ class StepReporter:
 
 def export_metrics(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
     """Sets every gauge for which `row` has a value. Removes `STATISTICS` that it does not have."""
-    for name in STATISTICS - KEPT - row.keys():
+    for name in STATISTICS - KEPT_STATISTICS - row.keys():
         with suppress(KeyError):
             metrics.LEARNING.remove(name)
     metrics.KL_BY_AGE.clear()

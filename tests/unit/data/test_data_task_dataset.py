@@ -15,7 +15,7 @@ import pytest
 from chess_datasets.__main__ import main
 from chess_datasets.positions.distinct import MAX_REPEATED, PositionKeys, position_key
 from chess_datasets.positions.generator import PositionGenerator
-from chess_datasets.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts, make_shard
+from chess_datasets.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts, make_records
 from chess_datasets.positions.recipe import Shares
 from chess_datasets.store.datasets import Parts
 from chess_datasets.store.folders import open_folder
@@ -142,7 +142,7 @@ class Stop(Exception):
 
 def in_turn(recipe: TaskRecipe) -> Callable[[Iterable[Shard]], Iterator[list[tuple[int, Example | None]]]]:
     """The work of one worker, in this process."""
-    return partial(map, partial(make_shard, recipe.example, None))
+    return partial(map, partial(make_records, recipe.example, None))
 
 
 def _make(out: Path, *, stop_after: int | None = None, draw: Draw = OPENINGS.position) -> list[int]:

@@ -21,7 +21,7 @@ from rookery.settings import (
     Settings,
     Several,
     fail,
-    misspelt,
+    misspelt_variables,
 )
 from tests.commands import call
 
@@ -138,7 +138,7 @@ def test_variables_of_others_are_not_taken_for_misspelt_ones() -> None:
     """Of the bridges, compose, tests, and Kubernetes for the addresses of services."""
     names = "LOGS LOG_LEVEL PROFILE FAILPOINTS OPENING EPISODE REWARD_URL TOML MLFLOW_MODEL TEST_RUN TOKEN"
     names += " REDIS_PORT REDIS_PORT_6379_TCP PORT TRAINER_SERVICE_HOST"
-    assert misspelt([f"ROOKERY_{name}" for name in names.split()], "ROOKERY_TOKEN") == {}
+    assert misspelt_variables([f"ROOKERY_{name}" for name in names.split()], "ROOKERY_TOKEN") == {}
 
 
 def test_the_home_folder_is_expanded_where_shells_leave_it(
